@@ -226,7 +226,7 @@ impl Db {
     /// Others may be quicker to take it, so the next call can be told `Busy` again. It is over at
     /// once where the database is closed, or came with a fork: the next call has the reason.
     pub fn has_room(&self) -> HasRoom {
-        self.engine().requests().has_room()
+        self.engine().requests().has_room(false)
     }
 
     /// Makes everything acknowledged so far durable.

@@ -17,7 +17,8 @@
 //! 3. A claim that continues a page ends in it. So a cut leaves each sector of the page as it was,
 //!    or with more records behind the old ones: what was whole stays whole.
 //! 4. A group is laid out and written by the thread that claimed it; the log holds no lock then.
-//! 5. The first failed write or sync is final, as it is for the writer with one thread.
+//! 5. The first failed write or sync is final, as it is for the writer with one thread. Groups that
+//!    fly then are each as durable as they say.
 //! 6. At most half of the pages' room is padding, where a group can wait for the one before it.
 //!
 //! A crash may leave a later group and not an earlier one. Sequences tell: the one that replay
@@ -195,7 +196,8 @@ impl ClaimLog {
     /// whatever becomes of others.
     ///
     /// # Errors
-    /// The error that stopped the log; the records may or may not be found after a restart.
+    /// Why this group was not written, which stops the log; its records may or may not be found
+    /// after a restart. That another group failed is no error of this one.
     pub fn write(
         &self,
         claim: Claim,
@@ -213,9 +215,13 @@ impl ClaimLog {
             self.changed.notify_all();
         }
         match written {
-            Ok(Ok(tail)) if stop == state.end => state.tail = tail,
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => state.fail(error),
+            Ok(Ok(tail)) => {
+                if stop == state.end {
+                    state.tail = tail;
+                }
+                Ok(LogPosition::at(stop))
+            }
+            Ok(Err(error)) => Err(state.fail(error)),
             // Others wait for this group: the panic ends the log before it goes on.
             Err(panic) => {
                 let text = format!("writing to {} panicked: {panic}", self.file.describe());
@@ -224,8 +230,6 @@ impl ClaimLog {
                 panic.resume()
             }
         }
-        state.check_failed()?;
-        Ok(LogPosition::at(stop))
     }
 
     /// Lays the records out and writes them; the last page, where it has room.
@@ -332,12 +336,13 @@ impl ClaimLog {
     /// # Errors
     /// The error that stopped the log.
     pub fn sync(&self) -> Result<()> {
-        self.state.lock().check_failed()?;
         let mut synced = self.synced.lock();
+        // Looked at with the lock: the sync that this thread has waited for may have failed.
+        self.state.lock().check_failed()?;
         let buffered = self.buffered.load(Ordering::Acquire);
         if *synced < buffered {
             let result = self.file.sync();
-            result.inspect_err(|error| self.state.lock().fail(error.clone()))?;
+            result.map_err(|error| self.state.lock().fail(error))?;
             *synced = buffered;
         }
         Ok(())
@@ -367,7 +372,7 @@ impl ClaimLog {
         page.begin_page(&self.page_header(&mark, mark.stream_bytes(), &page, durable));
         page.put(&mark.encode());
         let written = sync_site("end-mark", || self.write_out(&mut page, Durability::Sync));
-        written.inspect_err(|error| self.state.lock().fail(error.clone()))
+        written.map_err(|error| self.state.lock().fail(error))
     }
 
     /// Bytes from the start of the file to the end of what is claimed.
@@ -414,8 +419,9 @@ impl State {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    fn fail(&mut self, error: Error) {
-        self.failed.get_or_insert_with(|| with_records(error));
+    /// The log stops with `error`, unless it has; gives what stopped it.
+    fn fail(&mut self, error: Error) -> Error {
+        self.failed.get_or_insert_with(|| with_records(error)).clone()
     }
 
     /// A group of `stream` bytes on pages of its own would leave more than half of the log empty.

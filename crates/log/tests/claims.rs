@@ -5,6 +5,7 @@
 
 mod support;
 
+use std::sync::atomic::Ordering::SeqCst;
 use support::{Event, Harness, Records, Shape, apply, header, payload_of, replay_bytes};
 use thermocline_device::ErrorKind;
 use thermocline_foundation::random::Random;
@@ -289,4 +290,51 @@ fn a_buffered_group_is_durable_after_a_sync() {
     log.sync().unwrap();
     let syncs = harness.events().into_iter().filter(|event| matches!(event, Event::Sync)).count();
     assert_eq!(syncs, 2, "the header's, and one");
+}
+
+/// Groups of one record that all but fills a page.
+fn large_groups(count: u64) -> Vec<Group> {
+    (1..=count).map(|first| vec![(first, 1, payload_of(first, 3000))]).collect()
+}
+
+#[test]
+fn a_group_that_fails_takes_nothing_from_one_before_it_and_stops_those_to_come() {
+    let harness = Harness::new(Shape::PAGES);
+    let log = harness.claim_log(header(1));
+    let groups = large_groups(3);
+    let [first, second, third] = [0, 1, 2].map(|at| records_of(&groups[at]));
+    let claims = [&first, &second].map(|records| log.claim(records, Sequence(0)).unwrap());
+    let [claim, failing] = claims;
+    harness.trace.fail_write.store(harness.trace.writes.load(SeqCst) + 1, SeqCst);
+    let error = log.write(failing, &second, Durability::Sync).unwrap_err();
+    assert!(error.to_string().contains("cannot write the test file"), "{error}");
+    log.write(claim, &first, Durability::Sync).unwrap();
+    let (found, _) = replay_bytes(1, &apply(&harness.events())).unwrap();
+    assert_eq!(found, groups[0], "it is as durable as it says");
+    let stopped = log.claim(&third, Sequence(0)).unwrap_err();
+    assert_eq!(stopped.to_string(), error.to_string());
+}
+
+/// The thread that waits for the sync of another must not sync again once that has failed: what
+/// the first was to write may be marked clean.
+#[test]
+fn a_sync_that_fails_is_not_tried_again_by_a_thread_that_waited_for_it() {
+    for _ in 0..10 {
+        let harness = Harness::new(Shape::PAGES);
+        let log = harness.claim_log(header(1));
+        let groups = large_groups(1);
+        let records = records_of(&groups[0]);
+        let claim = log.claim(&records, Sequence(0)).unwrap();
+        log.write(claim, &records, Durability::Buffered).unwrap();
+        let before = harness.trace.syncs.load(SeqCst);
+        harness.trace.fail_sync.store(before + 1, SeqCst);
+        harness.trace.sync_ms.store(5, SeqCst);
+        let errors: Vec<_> = std::thread::scope(|scope| {
+            let threads = [(); 2].map(|()| scope.spawn(|| log.sync().unwrap_err().to_string()));
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(errors[0].contains("cannot sync the test file"), "{errors:?}");
+        assert_eq!(errors[0], errors[1]);
+        assert_eq!(harness.trace.syncs.load(SeqCst), before + 1, "it was tried again");
+    }
 }

@@ -93,7 +93,10 @@ impl Scan {
         let engine = Arc::clone(self.engine.ours()?);
         let of_page = Arc::clone(&engine);
         engine.requests().read(ReadKind::Page, bytes_max.0, || {
-            move || Ok(ScanPage::read(Some((of_page, self.into_iter())), bytes_max))
+            // A commit may come before the page is read, and validates what it will have read.
+            let of = self.of.clone().map(|view| view.with_noted(&self.range));
+            let scan = Self { of, ..self };
+            move || Ok(ScanPage::read(Some((of_page, scan.into_iter())), bytes_max))
         })
     }
 }

@@ -20,18 +20,20 @@ use crate::batch::check_sizes;
 use crate::engine::Engine;
 use crate::engine::commits::TransactionLocks;
 use crate::error::{Error, Result};
+use crate::limits::VALUE_BYTES_MAX;
 use crate::read::overlay::OwnView;
+use crate::requests::room::HasRoom;
 use crate::requests::ticket::Ticket;
 use crate::transaction::options::{Locking, TransactionOptions};
-use crate::transaction::savepoint::Savepoint;
-use crate::transaction::{Commit, Reads, Writes, conflict};
+use crate::transaction::savepoint::{Savepoint, require_room};
+use crate::transaction::{Commit, Patience, Reads, Writes, conflict};
 use crate::versions::holders::{Held, Holder};
 use crate::versions::snapshots::Snapshot as RegisteredSnapshot;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
-use thermocline_foundation::{Duration, Planted, Sequence, planted};
+use thermocline_foundation::{ByteSize, Duration, Planted, Sequence, planted};
 
 /// Reads and writes that take effect together. Dropping it takes all of them back.
 #[derive(Debug)]
@@ -50,6 +52,9 @@ pub struct Transaction {
     locks: Option<TransactionLocks>,
     _held: Held,
 }
+
+/// The most that `bytes_max` may be.
+const BYTES_MAX: ByteSize = ByteSize(VALUE_BYTES_MAX as u64);
 
 /// How long a transaction with `options` waits for a lock.
 fn lock_timeout(engine: &Engine, options: &TransactionOptions) -> Duration {
@@ -85,7 +90,7 @@ impl Transaction {
         if let Some(own) = self.writes.get(key) {
             return Ok(own.clone());
         }
-        self.note_reads([key]);
+        self.note_reads([key])?;
         engine.reader().get(key, self.moment())
     }
 
@@ -95,17 +100,31 @@ impl Transaction {
         let own = |key: &K| self.writes.get(key.as_ref());
         let others = keys.iter().filter(|key| own(key).is_none());
         let others: Vec<_> = others.map(AsRef::as_ref).collect();
-        self.note_reads(others.iter().copied());
+        self.note_reads(others.iter().copied())?;
         let found = engine.reader().multi_get(&others, self.moment())?;
         let mut found = found.into_iter();
         let value = |key| own(key).cloned().unwrap_or_else(|| found.next().flatten());
         Ok(keys.iter().map(value).collect())
     }
 
-    fn note_reads<'k>(&self, keys: impl IntoIterator<Item = &'k [u8]>) {
+    fn note_reads<'k>(&self, keys: impl IntoIterator<Item = &'k [u8]>) -> Result<()> {
         if self.options.isolation.validates_reads() {
-            self.reads.lock().keys.extend(keys.into_iter().map(Bytes::copy_from_slice));
+            let mut reads = self.reads.lock();
+            for key in keys {
+                require_room(self.writes.bytes() + reads.bytes(), self.bytes_max(), "read")?;
+                reads.add(key);
+            }
         }
+        Ok(())
+    }
+
+    fn bytes_max(&self) -> ByteSize {
+        self.options.bytes_max.unwrap_or(self.engine.settings().transaction_bytes_max)
+    }
+
+    /// Memory that its writes take, and what it has read where that is validated.
+    fn bytes(&self) -> u64 {
+        self.writes.bytes() + self.reads.lock().bytes()
     }
 
     /// A scan, to be narrowed down as [`Db::scan`](crate::Db::scan), over what the transaction sees
@@ -113,7 +132,7 @@ impl Transaction {
     /// range that it went through must be the same at the commit, one record or none included.
     pub fn scan(&self) -> Scan {
         let reads = self.options.isolation.validates_reads().then(|| Arc::clone(&self.reads));
-        let view = OwnView { writes: Arc::clone(&self.writes), reads };
+        let view = OwnView { writes: Arc::clone(&self.writes), reads, noted: None };
         let snapshot = self.snapshot.clone().filter(|_| !planted(Planted::SnapshotTooNew));
         Scan::new(Arc::clone(&self.engine), snapshot).within(view)
     }
@@ -144,7 +163,8 @@ impl Transaction {
     /// Takes the lock of `key`, if it is pessimistic. Says whether it was not held before.
     fn lock(&mut self, key: &[u8]) -> Result<bool> {
         let Some(locks) = &mut self.locks else { return Ok(false) };
-        locks.held.take(key, lock_timeout(&self.engine, &self.options))
+        let mut patience = Patience::new(lock_timeout(&self.engine, &self.options));
+        locks.held.take(key, &mut patience)
     }
 
     /// A conflict at once where `key` was written after `base`.
@@ -176,9 +196,15 @@ impl Transaction {
         {
             self.require_unchanged(key, moment)?;
         }
-        let settings = self.engine.settings();
-        let bytes_max = self.options.bytes_max.unwrap_or(settings.transaction_bytes_max);
-        Arc::make_mut(&mut self.writes).add(key, value, bytes_max)
+        let bytes_max = self.bytes_max();
+        if bytes_max > BYTES_MAX {
+            return Err(Error::invalid(format!(
+                "`bytes_max` of the transaction is {bytes_max}, and it is written as one batch, \
+                 which holds {BYTES_MAX}: set it to that or less"
+            )));
+        }
+        let read_bytes = self.reads.lock().bytes();
+        Arc::make_mut(&mut self.writes).add(key, value, read_bytes, bytes_max)
     }
 
     /// A place to come back to.
@@ -219,7 +245,8 @@ impl Transaction {
     ///
     /// Where it is refused (`Busy`: as many requests wait as may; the database is closed, or read
     /// only) the transaction comes back with the reason, as it was: await a ticket or
-    /// [`Db::has_room`](crate::Db::has_room) and commit again, or drop it.
+    /// [`Transaction::has_room`] and commit again, or drop it. Writes that wait for its locks take
+    /// no room from it.
     #[expect(clippy::result_large_err, reason = "what was refused comes back")]
     pub fn commit_async(self) -> Result<Ticket<Sequence>, (Self, Error)> {
         if let Err(error) = self.engine.ours() {
@@ -229,7 +256,8 @@ impl Transaction {
             return Ok(Ticket::given(Ok(self.moment_now())));
         }
         let engine = Arc::clone(&self.engine);
-        let admission = match engine.requests().admit(self.writes.bytes()) {
+        let has_locks = self.locks.is_some();
+        let admission = match engine.requests().admit(self.bytes(), has_locks) {
             Ok(admission) => admission,
             Err(error) => return Err((self, error)),
         };
@@ -242,6 +270,12 @@ impl Transaction {
         let Self { locks, snapshot, for_update, _held, .. } = self;
         let kept = Box::new((locks, snapshot, for_update, _held));
         Ok(engine.requests().commit(admission, commit, kept))
+    }
+
+    /// Room for [`Transaction::commit_async`], as [`Db::has_room`](crate::Db::has_room) has it for
+    /// other requests. One that is pessimistic waits only for commits of others like it.
+    pub fn has_room(&self) -> HasRoom {
+        self.engine.requests().has_room(self.locks.is_some())
     }
 
     /// What a transaction that wrote nothing has seen.

@@ -4,7 +4,7 @@ use super::Engine;
 use crate::error::Result;
 use crate::front::Submission;
 use crate::settings::Durability;
-use crate::transaction::{Attempts, Commit, Footprint, HeldLocks, Opened, Refused};
+use crate::transaction::{Attempts, Commit, Footprint, HeldLocks, Opened, Patience, Refused};
 use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_foundation::Sequence;
@@ -47,11 +47,12 @@ impl Engine {
         let mut locks = None;
         let mut attempts = Attempts::new(footprint, &self.versions);
         if attempts.need_look(&self.versions) {
-            attempts.have_looked(self.reader.look(attempts.footprint())?);
+            attempts.have_looked(self.reader.look(attempts.footprint(), attempts.looked())?);
         }
         loop {
             if !has_locks && locks.is_none() && self.locks.are_needed() {
-                locks = Some(self.locks.of_batch(&encoded, lock_timeout)?);
+                let mut patience = Patience::new(lock_timeout);
+                locks = Some(self.locks.of_batch(&encoded, &mut patience)?);
             }
             let check = Some(attempts.check(has_locks || locks.is_some()));
             let encoded = encoded.clone();
@@ -60,18 +61,21 @@ impl Engine {
                 Err(Refused::Failed(error)) => return Err(error),
                 Err(Refused::WithoutLocks(_)) => {}
                 Err(Refused::LookAgain) => {
-                    attempts.have_looked(self.reader.look(attempts.footprint())?);
+                    attempts
+                        .have_looked(self.reader.look(attempts.footprint(), attempts.looked())?);
                 }
             }
         }
     }
 
     /// What a pessimistic transaction begins with. What was written without locks is published
-    /// when this returns, and from then on nothing is.
+    /// when this returns, and from then on nothing is. Only one that opens while no other is open
+    /// has to wait for that, and holds writers up.
     pub fn open_locks(self: &Arc<Self>) -> TransactionLocks {
-        let opened = self.locks.open();
-        if self.ours().is_ok() {
+        let mut opened = self.locks.open();
+        if !opened.is_settled() && self.ours().is_ok() {
             drop(self.front.enter());
+            opened.settled();
         }
         TransactionLocks { held: self.locks.owner(), _opened: opened }
     }

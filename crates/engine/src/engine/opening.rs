@@ -40,6 +40,7 @@ use crate::table_set::TableSet;
 use crate::table_set::claims::Claims;
 use crate::table_set::restored::Restored;
 use crate::table_set::table::{ObsoleteFiles, TableStore};
+use crate::transaction::Locks;
 use crate::versions::{Version, Versions};
 use std::path::Path;
 use std::sync::Arc;
@@ -354,7 +355,7 @@ impl Parts {
         let versions = Arc::new(versions);
         let layout = layout.over(&shared, &versions);
         let reader = Arc::new(Reader::new(&shared, &versions, &layout));
-        let locks = Arc::default();
+        let locks = Arc::new(Locks::new(&shared.clock));
         let front = match to {
             Destination::Log(log) => {
                 Front::with_log(Logged::new(&shared, &versions, log_pool, log, &locks))

@@ -33,6 +33,7 @@ pub(super) fn refuse(
             recent.add_flying(*first, batch)?;
         }
     }
+    let last_builds = group.iter().rposition(builds);
     for (at, submission) in group[..=last].iter().enumerate() {
         let allowed = match submission.check.as_deref() {
             Some(check) if check.has_locks || !need_locks => recent.allows(check),
@@ -40,7 +41,7 @@ pub(super) fn refuse(
             _ => Err(Refused::WithoutLocks(submission.encoded.clone())),
         };
         match allowed {
-            Ok(()) if at < last => recent.add(&submission.encoded)?,
+            Ok(()) if Some(at) < last_builds => recent.add(&submission.encoded)?,
             Ok(()) => {}
             Err(why) => refused.push((at, why)),
         }
@@ -244,5 +245,20 @@ mod tests {
         assert!(refused.unwrap().is_empty());
         flying.published(now);
         assert_eq!(flying.batches().count(), 0);
+    }
+
+    /// What the log has and the memtable refuses must not be followed by an acknowledged write.
+    #[test]
+    fn a_batch_that_the_memtable_refuses_stops_all_writing() {
+        for log_writes in [1, 4] {
+            let db = stepped(&crate::Settings { log_writes, ..one_tier() });
+            let mut cut = put("a", None);
+            cut.encoded.truncate(cut.encoded.len() - 1);
+            let error = db.engine().front().write(cut).unwrap_err();
+            assert!(matches!(error, Refused::Failed(_)), "{error:?}");
+            let later = db.put("b", "value").unwrap_err();
+            assert_eq!(later.kind(), ErrorKind::ReadOnly, "{later}");
+            assert_eq!(db.get("a").unwrap(), None);
+        }
     }
 }

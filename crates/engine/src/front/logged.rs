@@ -28,7 +28,7 @@ use super::turnstile::{Rotation, Turnstile};
 use crate::batch::WriteBatch;
 use crate::error::Result;
 use crate::generations::log_file::{LogFile, Records};
-use crate::generations::memtable::ENTRY_OVERHEAD_BYTES;
+use crate::generations::memtable::{ENTRY_OVERHEAD_BYTES, Memtable};
 use crate::settings::Durability;
 use crate::shared::{Shared, delete_or_leave};
 use crate::transaction::Locks;
@@ -134,6 +134,12 @@ impl Logged {
                 Ok(Place::Claimed { claim, asked, covers })
             }
         }
+    }
+
+    /// Brings records of the log into the memtable. Where that fails nothing may follow them.
+    fn insert(&self, memtable: &Memtable, records: &[Record<'_>]) -> Result<()> {
+        let inserted = memtable.insert_group(records);
+        inserted.inspect_err(|error| self.shared.fail(error))
     }
 
     /// Writes the records to their place, as durable as asked; says whether all up to them is
@@ -315,13 +321,13 @@ impl Leads for Logged {
         let held = matches!(log.records, Records::InTurn(_)).then_some(turnstile);
         let is_early = planted(Planted::VisibleBeforeDurable);
         if is_early {
-            memtable.insert_group(&records)?;
+            self.insert(&memtable, &records)?;
         }
         let durable = self.log_records(&log, place, &records, &claimed);
         let durable = durable.inspect_err(|error| self.shared.fail(error))?;
         self.note(group.len(), bytes, began_ns.filter(|_| asked));
         if !is_early {
-            memtable.insert_group(&records)?;
+            self.insert(&memtable, &records)?;
         }
         if let Some(mut turnstile) = held {
             turnstile.memtable_bytes = memtable.bytes();

@@ -1,6 +1,7 @@
-//! The turnstile: where groups of writes get their order. A lock that is held, where the log is
-//! parallel, across no device call but the one that has the log grow, and for the whole of a group
-//! where it is not.
+//! The turnstile: where groups of writes get their order. Where the log is parallel, it is a lock
+//! that is held across no write of a group. It is held while the log grows, while the next log is
+//! made, and while a group waits for the one before it so that less of the log is padding. Where
+//! the log is not parallel, it is held for the whole of a group.
 //!
 //! ```text
 //!   turnstile held       room in the memtable and the log -> sequences -> pages of the log

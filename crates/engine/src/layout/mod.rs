@@ -215,14 +215,20 @@ impl Layout {
     }
 
     /// Sequence and kind of the newest version of `key` at `moment`, which is now and of which no
-    /// memtable has one. Counts nothing, and moves nothing.
-    pub fn newest(&self, moment: &Moment<'_>, key: &[u8]) -> Result<Option<Trailer>> {
+    /// memtable has one; none may be said where it is not newer than `than`. Counts nothing, and
+    /// moves nothing.
+    pub fn newer(
+        &self,
+        moment: &Moment<'_>,
+        key: &[u8],
+        than: Sequence,
+    ) -> Result<Option<Trailer>> {
         match self {
             Self::Leveled(_) | Self::Indexed(_) => {
                 let levels = &moment.version.levels;
-                self.locator().newest_trailer(levels, key, moment.visible)
+                self.locator().newer_trailer(levels, key, than, moment.visible)
             }
-            Self::Hybrid(hybrid) => hybrid.newest(moment, key),
+            Self::Hybrid(hybrid) => hybrid.newer(moment, key, than),
         }
     }
 

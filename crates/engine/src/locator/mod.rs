@@ -70,21 +70,23 @@ impl Locator {
         snapshot: Sequence,
     ) -> Result<Option<Located>> {
         match self {
-            Self::PerLevel | Self::OnTier0(_) => search(levels, key, snapshot),
+            Self::PerLevel | Self::OnTier0(_) => search(levels, key, Sequence::ZERO, snapshot),
             Self::Index(index) => index.find_newest(levels, key, snapshot),
         }
     }
 
-    /// Sequence and kind of that version. Reads no table where an index says it.
-    pub fn newest_trailer(
+    /// Sequence and kind of that version; none may be said where it is not newer than `than`. Reads
+    /// no table where an index says it, and else only those that may have one.
+    pub fn newer_trailer(
         &self,
         levels: &Levels,
         key: &[u8],
+        than: Sequence,
         snapshot: Sequence,
     ) -> Result<Option<Trailer>> {
         match self {
             Self::PerLevel | Self::OnTier0(_) => {
-                Ok(search(levels, key, snapshot)?.map(|found| found.trailer))
+                Ok(search(levels, key, than, snapshot)?.map(|found| found.trailer))
             }
             Self::Index(index) => index.newest(levels, key, snapshot),
         }
@@ -129,10 +131,17 @@ impl Locator {
     }
 }
 
-/// The newest version of `key` at or before `snapshot`, by the ranges and filters of `levels`.
-fn search(levels: &Levels, key: &[u8], snapshot: Sequence) -> Result<Option<Located>> {
+/// The newest version of `key` at or before `snapshot`, by the ranges and filters of those `levels`
+/// that may have one newer than `than`.
+fn search(
+    levels: &Levels,
+    key: &[u8],
+    than: Sequence,
+    snapshot: Sequence,
+) -> Result<Option<Located>> {
     let mut newest: Option<Located> = None;
-    for (level, table) in levels.candidates(key) {
+    let candidates = levels.candidates(key);
+    for (level, table) in candidates.filter(|(_, table)| table.meta.largest_sequence > than) {
         if newest.as_ref().is_some_and(|best| settles(best.trailer, level, table)) {
             break;
         }

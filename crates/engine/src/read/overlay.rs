@@ -17,6 +17,16 @@ pub(crate) struct OwnView {
     pub writes: Arc<Writes>,
     /// Where what is read is kept, if that is validated.
     pub reads: Option<Arc<Mutex<Reads>>>,
+    /// The range of the scan there, if it was noted before the scan begins.
+    pub noted: Option<RangeRead>,
+}
+
+impl OwnView {
+    /// `range` counts as read from here on, before the scan of it begins.
+    pub fn with_noted(self, range: &ScanRange) -> Self {
+        let noted = self.reads.as_ref().map(|reads| RangeRead::begin(reads, range.keys()));
+        Self { noted, ..self }
+    }
 }
 
 type Record = Result<(Bytes, Bytes)>;
@@ -41,7 +51,8 @@ impl Overlay {
         if reverse {
             own.reverse();
         }
-        let read = view.reads.as_ref().map(|reads| RangeRead::begin(reads, keys));
+        let begin = |reads| RangeRead::begin(reads, keys);
+        let read = view.noted.clone().or_else(|| view.reads.as_ref().map(begin));
         let own = own.into_iter().peekable();
         Self { own, reverse, stored: None, read, last: None, ended: false }
     }

@@ -48,6 +48,17 @@ impl Reader {
         snapshot: Sequence,
         expected_bytes: u32,
     ) -> Vec<Source> {
+        self.sources_newer(range, Sequence::ZERO, snapshot, expected_bytes)
+    }
+
+    /// The same, without tables that have nothing newer than `than`.
+    pub(super) fn sources_newer(
+        &self,
+        range: &ScanRange,
+        than: Sequence,
+        snapshot: Sequence,
+        expected_bytes: u32,
+    ) -> Vec<Source> {
         // Before the version: what leaves for tables from here on is missed by the cursor.
         let departures = self.layout.departures();
         let state = self.versions.current_full();
@@ -74,7 +85,8 @@ impl Reader {
             let read_ahead = ReadAhead::Adaptive { first_bytes, window_bytes_max };
             // Without an end to stop at, and with nothing in it that must not be seen, the level
             // serves as it is.
-            let whole = !may_overlap(level)
+            let whole = than == Sequence::ZERO
+                && !may_overlap(level)
                 && to.is_none()
                 && state.levels.newest_ingest(level) <= snapshot;
             if whole {
@@ -85,7 +97,9 @@ impl Reader {
                 continue;
             }
             let mut tables = state.levels.overlapping(level, from.as_deref(), to.as_deref());
-            tables.retain(|table| table.stored_snapshot(snapshot).is_some());
+            tables.retain(|table| {
+                table.stored_snapshot(snapshot).is_some() && table.meta.largest_sequence > than
+            });
             if may_overlap(level) {
                 sources.extend(tables.into_iter().map(|table| {
                     Source::Level(Box::new(LevelCursor::new(

@@ -13,6 +13,7 @@
 //! Threads: any; see `pipeline.rs` for its own.
 
 mod crew;
+mod held;
 mod order;
 mod pipeline;
 mod queue;
@@ -32,9 +33,10 @@ use crate::shared::Shared;
 use crate::transaction::{Attempts, Commit, Locks};
 use crate::versions::Versions;
 use crew::Start;
+use held::Share;
 use order::Order;
 use pipeline::{Pipeline, ReadOf};
-use queue::{Queue, ReadRequest, Reading};
+use queue::{Queue, Work};
 use report::{LoggerFigures, RequestStats};
 use room::HasRoom;
 pub(crate) use schedule::ReadKind;
@@ -49,21 +51,21 @@ use writes::{Answer, Committing, Write};
 #[derive(Debug)]
 pub(crate) struct Admission<'a> {
     pipeline: &'a Pipeline,
-    bytes: u64,
+    share: Share,
 }
 
 impl Admission<'_> {
-    /// The bytes, which a write has from here on.
-    fn used(self) -> u64 {
-        let bytes = self.bytes;
+    /// What a write counts for from here on.
+    fn used(self) -> Share {
+        let share = self.share;
         std::mem::forget(self);
-        bytes
+        share
     }
 }
 
 impl Drop for Admission<'_> {
     fn drop(&mut self) {
-        self.pipeline.queue.release_writes(1, self.bytes);
+        self.pipeline.queue.release(&self.share);
     }
 }
 
@@ -110,8 +112,8 @@ impl Requests {
             return Err((submission, error));
         }
         let (ticket, promise) = self.pair();
-        let bytes = submission.encoded.len() as u64;
-        let write = Write { submission, bytes, answer: Answer::Written(promise), locks: None };
+        let share = Share::of_write(submission.encoded.len() as u64, false);
+        let write = Write::new(submission, share, Answer::Written(promise));
         let push = |start: Option<Start<'_>>| self.pipeline.queue.push_write(write, start);
         match self.pipeline.starting(Pipeline::start_logger, push) {
             Ok(()) => Ok(ticket),
@@ -122,11 +124,12 @@ impl Requests {
         }
     }
 
-    /// Room for a transaction, which takes `bytes` of the queue.
-    pub fn admit(&self, bytes: u64) -> Result<Admission<'_>> {
+    /// Room for a transaction, which takes `bytes` of the queue. Where it holds the locks of its
+    /// keys, writes that wait for these take no room from it.
+    pub fn admit(&self, bytes: u64, has_locks: bool) -> Result<Admission<'_>> {
         self.pipeline.shared.latch.check()?;
-        self.pipeline.queue.admit_write(bytes)?;
-        Ok(Admission { pipeline: &self.pipeline, bytes })
+        let share = self.pipeline.queue.admit_write(bytes, has_locks)?;
+        Ok(Admission { pipeline: &self.pipeline, share })
     }
 
     /// Hands in a transaction. What it holds, `kept`, goes once it is written or refused, before
@@ -140,7 +143,7 @@ impl Requests {
         let submission = Submission { encoded, count, durability, check };
         let answer =
             Answer::Committed(Box::new(Committing { attempts, lock_timeout, kept, promise }));
-        let write = Write { submission, bytes: admission.used(), answer, locks: None };
+        let write = Write::new(submission, admission.used(), answer);
         if needs_look {
             self.pipeline.look(write);
         } else {
@@ -163,18 +166,16 @@ impl Requests {
     {
         let (ticket, promise) = self.pair();
         let shared = Arc::clone(&self.pipeline.shared);
-        let read = || {
-            let work = Box::new(ReadOf { shared, promise, body: body() });
-            ReadRequest { kind, bytes, work: Reading::Answer(work) }
-        };
-        let push = |start: Option<Start<'_>>| self.pipeline.queue.push_read(read, start);
+        let work = || -> Box<dyn Work> { Box::new(ReadOf { shared, promise, body: body() }) };
+        let push =
+            |start: Option<Start<'_>>| self.pipeline.queue.push_read((kind, bytes), work, start);
         self.pipeline.starting(Pipeline::start_reader, push)?;
         Ok(ticket)
     }
 
-    /// Room for one more request.
-    pub fn has_room(&self) -> HasRoom {
-        HasRoom::new(&self.pipeline, self.owner)
+    /// Room for one more request; or for a commit that `has_locks`.
+    pub fn has_room(&self, has_locks: bool) -> HasRoom {
+        HasRoom::new(&self.pipeline, self.owner, has_locks)
     }
 
     /// Takes no more requests, carries out those that wait, and ends the threads.

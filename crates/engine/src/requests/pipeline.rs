@@ -29,6 +29,7 @@
 //! Threads: its own, callers that look at tickets where work is stepped, and one that closes.
 
 use super::crew::Start;
+use super::held::Share;
 use super::order::Order;
 use super::queue::{Group, Queue, ReadRequest, Reading, Work};
 use super::report::LoggerFigures;
@@ -38,7 +39,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::front::Front;
 use crate::read::Reader;
 use crate::shared::Shared;
-use crate::transaction::{Attempts, Footprint, Locks, Refused};
+use crate::transaction::{Attempts, Footprint, Locks, Patience, Refused};
 use crate::versions::Versions;
 use std::io;
 use std::sync::{Arc, Weak};
@@ -74,7 +75,7 @@ impl Pipeline {
             while pipeline.queue.begin_logging() {
                 let written = pipeline.caught(LOGGER, || pipeline.log_group(Some(logger)));
                 pipeline.queue.end_logging(written == Some(true));
-                if pipeline.queue.lacks_locker() {
+                while pipeline.queue.lacks_locker() {
                     pipeline.caught(LOCKER, || pipeline.lock_next());
                 }
             }
@@ -130,7 +131,8 @@ impl Pipeline {
     fn log_group(&self, logger: Option<usize>) -> bool {
         let (mut group, mut began_ns) = (None, None);
         let outcomes = self.front.write_group(&mut |need_locks| {
-            let take = |start: Option<Start<'_>>| self.queue.take_writes(need_locks, start);
+            let now_ns = || self.shared.clock.now_ns();
+            let take = |start: Option<Start<'_>>| self.queue.take_writes(need_locks, now_ns, start);
             group = self.starting(Self::start_locker, take);
             began_ns = group.as_ref().and(logger).map(|_| self.shared.clock.now_ns());
             let writes = group.iter().flat_map(|group| &group.writes);
@@ -150,12 +152,12 @@ impl Pipeline {
     /// Answers the writes of a group, but for those that have to be looked at again.
     fn end_group(&self, group: Group, outcomes: Vec<Result<Sequence, Refused>>) {
         let (mut promises, mut results, mut commits) = (Vec::new(), Vec::new(), Vec::new());
-        let mut released = Released { queue: &self.queue, writes: 0, bytes: 0 };
-        group.writes.iter().for_each(|write| released.add(write));
+        let mut released = Released { queue: &self.queue, share: Share::default() };
+        group.writes.iter().for_each(|write| released.share.add(&write.share));
         for (mut write, outcome) in group.writes.into_iter().zip(outcomes) {
             if matches!((&write.answer, &outcome), (Answer::Committed(_), Err(Refused::LookAgain)))
             {
-                released.take_off(&write);
+                released.share.take_off(&write.share);
                 self.look(write);
                 continue;
             }
@@ -201,7 +203,7 @@ impl Pipeline {
 
     /// Answers a write that does not come to be written.
     fn refuse(&self, write: Write, error: Error) {
-        let released = Released { queue: &self.queue, writes: 1, bytes: write.bytes };
+        let released = Released { queue: &self.queue, share: write.share };
         match write.answer {
             Answer::Written(promise) => {
                 drop(released);
@@ -224,7 +226,11 @@ impl Pipeline {
     fn lock(&self, mut write: Write) {
         let timeout = write.lock_timeout().unwrap_or(self.shared.settings.lock_timeout);
         let encoded = &write.submission.encoded;
-        let locks = self.or_error(LOCKER, || self.locks.of_batch(encoded, timeout));
+        let mut patience = match write.aside_since_ns {
+            Some(since_ns) => Patience::since(since_ns, timeout),
+            None => Patience::new(timeout),
+        };
+        let locks = self.or_error(LOCKER, || self.locks.of_batch(encoded, &mut patience));
         let (locked, error) = match locks {
             Ok(locks) => {
                 write.locks = Some(locks);
@@ -251,14 +257,14 @@ impl Pipeline {
     }
 
     fn read(&self, read: ReadRequest) {
-        let ReadRequest { kind, bytes, work } = read;
+        let ReadRequest { kind, work } = read;
         let start_ns = self.shared.clock.now_ns();
         let note_time =
             || self.queue.note_time(kind, self.shared.clock.now_ns().saturating_sub(start_ns));
         match work {
-            Reading::Answer(work) => work.carry_out(&mut || {
+            Reading::Answer(work, share) => work.carry_out(&mut || {
                 note_time();
-                self.queue.release_read(bytes);
+                self.queue.release(&share);
             }),
             Reading::Look(write) => {
                 self.look_at(write);
@@ -273,7 +279,10 @@ impl Pipeline {
         let Answer::Committed(committing) = &mut write.answer else {
             unreachable!("a write without conditions builds on nothing")
         };
-        match self.or_error(READER, || self.reader.look(committing.attempts.footprint())) {
+        match self.or_error(READER, || {
+            let attempts = &committing.attempts;
+            self.reader.look(attempts.footprint(), attempts.looked())
+        }) {
             Ok(up_to) => {
                 committing.attempts.have_looked(up_to);
                 write.submission.check = Some(committing.attempts.check(has_locks));
@@ -316,26 +325,12 @@ fn failure(refused: Refused) -> Error {
 /// Writes that count no more once this is dropped, also by a panic.
 struct Released<'a> {
     queue: &'a Queue,
-    writes: usize,
-    bytes: u64,
-}
-
-impl Released<'_> {
-    fn add(&mut self, write: &Write) {
-        self.writes += 1;
-        self.bytes += write.bytes;
-    }
-
-    /// It counts on.
-    fn take_off(&mut self, write: &Write) {
-        self.writes -= 1;
-        self.bytes -= write.bytes;
-    }
+    share: Share,
 }
 
 impl Drop for Released<'_> {
     fn drop(&mut self) {
-        self.queue.release_writes(self.writes, self.bytes);
+        self.queue.release(&self.share);
     }
 }
 

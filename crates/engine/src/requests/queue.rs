@@ -3,17 +3,18 @@
 //!
 //! Invariants:
 //! 1. A request counts from its admission until just before its ticket is answered. One is admitted
-//!    while fewer than the bound count, and fewer bytes: so at most one is over the bound of bytes,
-//!    and none is so long that it is never admitted.
+//!    while fewer than the bound count (`held.rs`), and fewer bytes: so at most one is over the
+//!    bound of bytes, and none is so long that it is never admitted.
 //! 2. Each line is taken from in order of arrival; those of writes are in `writes.rs`.
 //! 3. A thread that sleeps is signalled once for a request; no thread sleeps while a line that it
 //!    may take from has one, nor wakes without a cause.
 //! 4. Nothing is admitted after the end; what was admitted before is still taken.
-//! 5. No wakers are called, and nothing is carried out, under the lock.
+//! 5. No wakers are called, cloned or dropped, and nothing is carried out, under the lock.
 //!
 //! Threads: callers put in, workers take out; any number of both.
 
 use super::crew::{Crew, Start};
+use super::held::{Held, Share};
 use super::report::RequestStats;
 use super::schedule::{Line, READ_KINDS, ReadKind};
 use super::ticket::wake;
@@ -21,10 +22,9 @@ use super::writes::{Write, WriteLines};
 use crate::environment::experiments::RequestSchedule;
 use crate::error::{Error, ErrorKind, Result};
 use crate::settings::Settings;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::task::Waker;
-use thermocline_foundation::ByteSize;
 use thermocline_foundation::sync::{Condvar, Mutex, MutexGuard};
 use thermocline_foundation::threads::JoinHandle;
 
@@ -34,15 +34,13 @@ const GROUP_BYTES_MAX: u64 = 256 << 10;
 /// A read in line.
 pub(super) struct ReadRequest {
     pub kind: ReadKind,
-    /// What it takes of the queue's bytes.
-    pub bytes: u64,
     pub work: Reading,
 }
 
 /// What is read.
 pub(super) enum Reading {
-    /// For the caller.
-    Answer(Box<dyn Work>),
+    /// For the caller; with what it counts for.
+    Answer(Box<dyn Work>, Share),
     /// What this write builds on, which goes on to the line of writes.
     Look(Write),
 }
@@ -61,16 +59,12 @@ pub(super) struct Group {
     pub writes: Vec<Write>,
 }
 
-#[derive(Default)]
 struct State {
     writes: WriteLines,
     reads: [VecDeque<ReadRequest>; READ_KINDS],
     lines: [Line; READ_KINDS],
-    /// Requests that were admitted and are not answered, and their bytes.
-    held: usize,
-    held_bytes: u64,
-    /// Of them, the writes.
-    held_writes: usize,
+    /// Requests that were admitted and are not answered, and tasks that wait for room.
+    held: Held,
     loggers: Crew,
     loggers_busy: usize,
     /// Loggers that may be at work.
@@ -78,9 +72,6 @@ struct State {
     readers: Crew,
     lockers: Crew,
     next_group: u64,
-    /// Tasks that wait for room.
-    for_room: BTreeMap<u64, Waker>,
-    next_waiter: u64,
     has_ended: bool,
     counts: RequestStats,
 }
@@ -91,7 +82,7 @@ pub(super) type Returned = Box<(Write, Error)>;
 /// See the module's header.
 pub(super) struct Queue {
     schedule: RequestSchedule,
-    requests_max: usize,
+    /// What a page counts for at most.
     bytes_max: u64,
     readers_max: usize,
     loggers_max: usize,
@@ -104,10 +95,26 @@ pub(super) struct Queue {
 }
 
 impl State {
-    fn hold_write(&mut self, bytes: u64) {
-        self.held += 1;
-        self.held_bytes += bytes;
-        self.held_writes += 1;
+    /// Nothing is in line.
+    fn new(settings: &Settings) -> Self {
+        Self {
+            writes: WriteLines::default(),
+            reads: Default::default(),
+            lines: Default::default(),
+            held: Held::new(settings),
+            loggers: Crew::default(),
+            loggers_busy: 0,
+            loggers_wanted: 1,
+            readers: Crew::default(),
+            lockers: Crew::default(),
+            next_group: 0,
+            has_ended: false,
+            counts: RequestStats::default(),
+        }
+    }
+
+    fn hold_write(&mut self, share: &Share) {
+        self.held.add(share);
         self.counts.writes += 1;
     }
 }
@@ -123,63 +130,51 @@ impl Queue {
     pub fn new(settings: &Settings, schedule: RequestSchedule) -> Self {
         Self {
             schedule,
-            requests_max: settings.request_queue as usize,
             bytes_max: settings.request_queue_bytes.0,
             readers_max: settings.request_workers(),
             loggers_max: settings.loggers_max as usize,
-            state: Mutex::new(State { loggers_wanted: 1, ..State::default() }),
+            state: Mutex::new(State::new(settings)),
             writes_came: Condvar::new(),
             reads_came: Condvar::new(),
             set_aside: Condvar::new(),
         }
     }
 
-    fn has_room(&self, state: &State) -> bool {
-        state.held < self.requests_max && state.held_bytes < self.bytes_max
-    }
-
-    /// The state, where one more request has room in it.
-    fn admit(&self) -> Result<MutexGuard<'_, State>> {
+    /// The state, where one more request, which may come with locks, has room in it.
+    fn admit(&self, has_locks: bool) -> Result<MutexGuard<'_, State>> {
         let mut state = self.state.lock();
         if state.has_ended {
             return Err(Error::new(ErrorKind::ReadOnly, "the database is closed"));
         }
-        if self.has_room(&state) {
+        if state.held.has_room(has_locks) {
             return Ok(state);
         }
         state.counts.refused += 1;
-        let (held, held_bytes) = (state.held, state.held_bytes);
+        let refusal = state.held.refusal(has_locks, state.writes.waiting_for_locks());
         // Those that are told call again soon: the text is not made under the lock.
         drop(state);
-        let text = format!(
-            "{held} asynchronous requests of {} wait, and no more than {} of {} may: await a \
-             ticket or Db::has_room and call again, or raise request_queue and request_queue_bytes",
-            ByteSize(held_bytes),
-            self.requests_max,
-            ByteSize(self.bytes_max)
-        );
-        Err(Error::new(ErrorKind::Busy, text))
+        Err(Error::new(ErrorKind::Busy, refusal.to_string()))
     }
 
     /// Admits a write of `bytes` that is lined up later, by [`Queue::line_up`] or
-    /// [`Queue::push_look`].
-    pub fn admit_write(&self, bytes: u64) -> Result<()> {
-        let mut state = self.admit()?;
-        state.hold_write(bytes);
-        Ok(())
+    /// [`Queue::push_look`]. It may have its locks.
+    pub fn admit_write(&self, bytes: u64, has_locks: bool) -> Result<Share> {
+        let share = Share::of_write(bytes, has_locks);
+        self.admit(has_locks)?.hold_write(&share);
+        Ok(share)
     }
 
     /// Lines a write up and calls a logger; gives the write back where it is refused. Without
     /// `start` callers carry requests out, and no thread is called.
     pub fn push_write(&self, write: Write, start: Option<Start<'_>>) -> Result<(), Returned> {
-        let mut state = match self.admit() {
+        let mut state = match self.admit(false) {
             Ok(state) => state,
             Err(error) => return Err(Box::new((write, error))),
         };
         if let Err(error) = self.call_logger(&mut state, start) {
             return Err(Box::new((write, error)));
         }
-        state.hold_write(write.bytes);
+        state.hold_write(&write.share);
         state.writes.push(write);
         Ok(())
     }
@@ -223,39 +218,40 @@ impl Queue {
                 Err(error) => return Err(Box::new((write, error))),
             }
         }
-        let (kind, bytes) = (ReadKind::Look, write.bytes);
+        let kind = ReadKind::Look;
         state.lines[kind as usize].length += 1;
         state.counts.looks += 1;
         let work = Reading::Look(write);
-        state.reads[kind as usize].push_back(ReadRequest { kind, bytes, work });
+        state.reads[kind as usize].push_back(ReadRequest { kind, work });
         self.tell_closer(&state);
         Ok(())
     }
 
-    /// Lines up what `read` gives and calls a reader, as [`Queue::push_write`] does for writes.
-    /// `read` is not asked where the request is refused.
+    /// Lines up what `work` gives and calls a reader, as [`Queue::push_write`] does for writes.
+    /// `work` is not asked where the request is refused. One of more `bytes` than all may have
+    /// counts for these.
     pub fn push_read(
         &self,
-        read: impl FnOnce() -> ReadRequest,
+        (kind, bytes): (ReadKind, u64),
+        work: impl FnOnce() -> Box<dyn Work>,
         start: Option<Start<'_>>,
     ) -> Result<()> {
-        let mut state = self.admit()?;
+        let mut state = self.admit(false)?;
         if let Some(start) = start
             && state.readers.call(self.readers_max, start)?
         {
             self.reads_came.notify_one();
         }
-        let read = read();
-        state.held += 1;
-        state.held_bytes += read.bytes;
-        match read.kind {
+        let share = Share::of_read(bytes.min(self.bytes_max));
+        let work = Reading::Answer(work(), share);
+        state.held.add(&share);
+        match kind {
             ReadKind::Get => state.counts.gets += 1,
             ReadKind::Page => state.counts.pages += 1,
             ReadKind::Look => unreachable!("looks are lined up by `push_look`"),
         }
-        let line = read.kind as usize;
-        state.lines[line].length += 1;
-        state.reads[line].push_back(read);
+        state.lines[kind as usize].length += 1;
+        state.reads[kind as usize].push_back(ReadRequest { kind, work });
         Ok(())
     }
 
@@ -287,10 +283,16 @@ impl Queue {
     }
 
     /// Takes the writes that wait, or the first of them; none where none waits. Where they
-    /// `need_locks`, those without are set aside, and a thread is called that takes them.
-    pub fn take_writes(&self, need_locks: bool, start: Option<Start<'_>>) -> Option<Group> {
+    /// `need_locks`, those without are set aside, as of `now_ns`, and a thread is called that takes
+    /// them.
+    pub fn take_writes(
+        &self,
+        need_locks: bool,
+        now_ns: impl FnOnce() -> u64,
+        start: Option<Start<'_>>,
+    ) -> Option<Group> {
         let mut state = self.state.lock();
-        if state.writes.set_aside(need_locks) {
+        if state.writes.set_aside(need_locks, now_ns) {
             self.call_locker(&mut state, start);
         }
         let writes = state.writes.take(GROUP_BYTES_MAX);
@@ -393,48 +395,34 @@ impl Queue {
         self.state.lock().lines[kind as usize].took(elapsed_ns);
     }
 
-    /// A read is about to be answered: it counts no more.
-    pub fn release_read(&self, bytes: u64) {
-        self.release(1, bytes, 0);
-    }
-
-    /// Writes are about to be answered: they count no more.
-    pub fn release_writes(&self, writes: usize, bytes: u64) {
-        self.release(writes, bytes, writes);
-    }
-
-    fn release(&self, requests: usize, bytes: u64, writes: usize) {
+    /// Requests are about to be answered: they count no more.
+    pub fn release(&self, share: &Share) {
         let woken = {
             let mut state = self.state.lock();
-            state.held -= requests;
-            state.held_bytes -= bytes;
-            state.held_writes -= writes;
+            let woken = state.held.release(share);
             self.tell_closer(&state);
-            if state.for_room.is_empty() || !self.has_room(&state) {
-                return;
-            }
-            std::mem::take(&mut state.for_room)
+            woken
         };
-        woken.into_values().for_each(wake);
+        woken.into_iter().for_each(wake);
     }
 
     /// There is room, or will never be again; where there is none, `waker` is woken once that
-    /// changes. `place` is where the task is kept.
-    pub fn room_or_keep(&self, place: &mut Option<u64>, waker: &Waker) -> bool {
+    /// changes. `place` is where the task is kept. The room may be for a commit that has its locks.
+    pub fn room_or_keep(&self, place: &mut Option<u64>, has_locks: bool, waker: &Waker) -> bool {
+        let waker = waker.clone();
         let mut state = self.state.lock();
-        if state.has_ended || self.has_room(&state) {
-            return true;
-        }
-        let at = *place.get_or_insert(state.next_waiter);
-        state.next_waiter = state.next_waiter.max(at + 1);
-        state.for_room.insert(at, waker.clone());
-        false
+        let has_room = state.has_ended || state.held.has_room(has_locks);
+        let unused = if has_room { Some(waker) } else { state.held.keep(place, has_locks, waker) };
+        drop(state);
+        drop(unused);
+        has_room
     }
 
     /// The task at `place` waits no longer.
-    pub fn forget_waiter(&self, place: u64) {
-        let forgotten = self.state.lock().for_room.remove(&place);
+    pub fn forget_waiter(&self, place: u64, has_locks: bool) {
+        let (forgotten, next) = self.state.lock().held.forget(place, has_locks);
         drop(forgotten);
+        next.into_iter().for_each(wake);
     }
 
     /// Admits nothing from here on. What waits for room is told, and threads end once their lines
@@ -446,12 +434,12 @@ impl Queue {
             let mut threads = std::mem::take(&mut state.loggers.threads);
             threads.append(&mut state.readers.threads);
             threads.append(&mut state.lockers.threads);
-            (std::mem::take(&mut state.for_room), threads)
+            (state.held.take_waiters(), threads)
         };
         self.writes_came.notify_all();
         self.reads_came.notify_all();
         self.set_aside.notify_all();
-        woken.into_values().for_each(wake);
+        woken.into_iter().for_each(wake);
         threads
     }
 
@@ -464,7 +452,7 @@ impl Queue {
             if state.writes.may_be_taken() || state.writes.wants_locks() || reads_wait {
                 return true;
             }
-            if state.held_writes == 0 {
+            if state.held.writes() == 0 {
                 return false;
             }
             self.writes_came.wait(&mut state);
@@ -484,8 +472,8 @@ impl Queue {
             waiting_looks: state.reads[ReadKind::Look as usize].len() as u64,
             waiting_gets: state.reads[ReadKind::Get as usize].len() as u64,
             waiting_pages: state.reads[ReadKind::Page as usize].len() as u64,
-            held: state.held as u64,
-            held_bytes: state.held_bytes,
+            held: state.held.requests() as u64,
+            held_bytes: state.held.bytes(),
             threads: [&state.loggers, &state.readers, &state.lockers]
                 .map(|crew| crew.threads.len() as u64)
                 .iter()

@@ -9,11 +9,14 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use thermocline_device::OwnerProcess;
 
-/// Room among the asynchronous requests: see [`Db::has_room`](crate::Db::has_room).
+/// Room among the asynchronous requests: see [`Db::has_room`](crate::Db::has_room) and
+/// [`Transaction::has_room`](crate::Transaction::has_room).
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct HasRoom {
     pipeline: Weak<Pipeline>,
     owner: OwnerProcess,
+    /// For a commit that has its locks.
+    has_locks: bool,
     /// Where the queue keeps the task.
     place: Option<u64>,
 }
@@ -25,8 +28,8 @@ impl fmt::Debug for HasRoom {
 }
 
 impl HasRoom {
-    pub(super) fn new(pipeline: &Arc<Pipeline>, owner: OwnerProcess) -> Self {
-        Self { pipeline: Arc::downgrade(pipeline), owner, place: None }
+    pub(super) fn new(pipeline: &Arc<Pipeline>, owner: OwnerProcess, has_locks: bool) -> Self {
+        Self { pipeline: Arc::downgrade(pipeline), owner, has_locks, place: None }
     }
 
     /// The pipeline, of a database that is open in this process.
@@ -41,8 +44,9 @@ impl Future for HasRoom {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         // Without one the next call has the error to tell.
         let Some(pipeline) = self.pipeline() else { return Poll::Ready(()) };
+        let has_locks = self.has_locks;
         loop {
-            if pipeline.queue.room_or_keep(&mut self.place, context.waker()) {
+            if pipeline.queue.room_or_keep(&mut self.place, has_locks, context.waker()) {
                 return Poll::Ready(());
             }
             if !pipeline.shared.jobs.are_stepped() || !pipeline.carry_out_next() {
@@ -55,7 +59,7 @@ impl Future for HasRoom {
 impl Drop for HasRoom {
     fn drop(&mut self) {
         if let (Some(place), Some(pipeline)) = (self.place, self.pipeline()) {
-            pipeline.queue.forget_waiter(place);
+            pipeline.queue.forget_waiter(place, self.has_locks);
         }
     }
 }

@@ -1,10 +1,17 @@
 //! Requests where callers carry out the work: the same calls give the same history.
 
-use crate::support::{hybrid, one_tier, stepped};
-use crate::{ByteSize, Db, ErrorKind, Locking, Settings, TransactionOptions};
+use crate::support::still_clock::StillClock;
+use crate::support::{hybrid, one_tier, stepped, stepped_environment};
+use crate::{
+    ByteSize, Db, Duration, Environment, ErrorKind, Isolation, Locking, Settings, Ticket,
+    TransactionOptions,
+};
 use std::future::Future;
+use std::path::Path;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Waker};
+use thermocline_foundation::Clock;
 
 fn stores() -> [Db; 2] {
     let short = |settings: Settings| Settings { request_queue: 3, ..settings };
@@ -131,5 +138,111 @@ fn a_commit_that_is_to_be_looked_at_goes_before_writes_that_wait_for_its_locks()
         commit.wait().unwrap();
         assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"1"[..]));
         db.close().unwrap();
+    }
+}
+
+fn pessimistic() -> TransactionOptions {
+    TransactionOptions { locking: Locking::Pessimistic, ..TransactionOptions::default() }
+}
+
+/// Their timeout is one for all. A write that waited for the one before it, and then as long again,
+/// would keep this test for ten minutes.
+#[test]
+fn writes_behind_a_held_key_are_answered_after_one_timeout_however_many_they_are() {
+    let lock_timeout = Duration::ms(600_000);
+    for settings in [one_tier(), hybrid()] {
+        for closes in [false, true] {
+            let clock = Arc::new(StillClock::default());
+            let environment = Environment { clock: clock.clone(), ..stepped_environment() };
+            let settings = Settings { lock_timeout, ..settings.clone() };
+            let db = environment.create(Path::new("/home"), &settings).unwrap();
+            let mut holds = db.transaction(pessimistic());
+            holds.put("key", "held").unwrap();
+            let mut other = db.transaction(pessimistic());
+            other.put("other", "value").unwrap();
+            let mut behind: Vec<Ticket<()>> =
+                (0..20).map(|_| db.put_async("key", "behind").unwrap()).collect();
+            // Its group sets the others aside.
+            other.commit_async().map_err(|(_, error)| error).unwrap().wait().unwrap();
+            clock.sleep(lock_timeout.0);
+            if closes {
+                assert_eq!(db.clone().close().map_err(|error| error.kind()), Ok(()));
+            }
+            for ticket in &mut behind {
+                let error = ticket.poll_now().expect("its time is up").unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::LockTimeout, "{error}");
+                assert!(error.to_string().contains("timeout of 600 s"), "{error}");
+            }
+            assert_eq!(db.stats().requests.held, 0);
+            drop(holds);
+        }
+    }
+}
+
+#[test]
+fn a_page_may_be_as_large_as_a_number_can_say() {
+    for db in stores() {
+        db.put("key", "value").unwrap();
+        let mut pages: Vec<_> = [ByteSize(u64::MAX), ByteSize(1)]
+            .map(|bytes_max| db.scan().page_async(bytes_max))
+            .into_iter()
+            .collect();
+        let refused = pages.pop().unwrap().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Busy, "it counts for all the bytes there are");
+        let page = pages.pop().unwrap().unwrap();
+        assert_eq!(page.wait().unwrap().records.len(), 1);
+        assert_eq!(db.stats().requests.held_bytes, 0);
+        db.close().unwrap();
+    }
+}
+
+/// The page is read after the commit, or would be: its range is part of what the commit validates.
+#[test]
+fn a_page_that_is_not_read_yet_counts_as_read_where_a_serializable_transaction_commits() {
+    for db in stores() {
+        for overtaken in [false, true] {
+            let isolation = Isolation::Serializable;
+            let options = TransactionOptions { isolation, ..TransactionOptions::default() };
+            let mut transaction = db.transaction(options);
+            let page = transaction.scan().prefix("range-").page_async(ByteSize::kib(1)).unwrap();
+            transaction.put("key", "value").unwrap();
+            if overtaken {
+                db.put("range-1", "value").unwrap();
+            }
+            let error = transaction.commit().err().map(|error| error.kind());
+            assert_eq!(error, overtaken.then_some(ErrorKind::Conflict));
+            assert_eq!(page.wait().unwrap().records.len(), 0, "as of its beginning");
+        }
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_transaction_that_may_hold_more_than_a_batch_is_told_with_its_first_write() {
+    let db = stepped(&one_tier());
+    let bytes_max = Some(ByteSize::mib(257));
+    let options = TransactionOptions { bytes_max, ..TransactionOptions::default() };
+    let mut transaction = db.transaction(options);
+    let error = transaction.put("key", "value").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("set it to that or less"), "{error}");
+}
+
+#[test]
+fn what_a_serializable_transaction_reads_counts_among_its_bytes() {
+    let db = stepped(&one_tier());
+    let bytes_max = Some(ByteSize::kib(4));
+    for (isolation, fits) in [(Isolation::Snapshot, true), (Isolation::Serializable, false)] {
+        let options = TransactionOptions { isolation, bytes_max, ..Default::default() };
+        let mut transaction = db.transaction(options);
+        let read = (0..100_u8).map(|key| transaction.get([key])).find_map(Result::err);
+        match read {
+            None => assert!(fits),
+            Some(error) => {
+                assert!(!fits && error.kind() == ErrorKind::Invalid, "{error}");
+                assert!(error.to_string().contains("this read is not part of it"), "{error}");
+                assert!(transaction.put("key", "value").is_err(), "nor is there room for a write");
+            }
+        }
     }
 }

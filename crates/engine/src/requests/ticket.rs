@@ -13,7 +13,8 @@
 //!    waits for a request that is gone.
 //! 2. A waiter is stored under the lock that the answer is stored under: either the ticket finds
 //!    the answer, or the promise finds the waiter.
-//! 3. Wakers are called without a lock, for they may run any code; a panic in one ends there.
+//! 3. Wakers are called, cloned and dropped without a lock, for they may run any code; a panic in
+//!    one that is called ends there.
 //! 4. In a forked child a ticket has an error: the child has no worker that could answer.
 //!
 //! Threads: a ticket belongs to one caller at a time, and may move; a promise to one worker.
@@ -69,24 +70,27 @@ impl<T> Cell<T> {
 
     /// The answer; where there is none yet, `waker` is kept and woken once there is one.
     fn take_or_keep(&self, waker: Option<&Waker>) -> Option<Result<T>> {
+        // Cloned and dropped without the lock: a waker may run any code then.
+        let mut waiter = waker.map(|waker| Waiter::Task(waker.clone()));
         let mut state = self.state.lock();
         let answer = state.answer.take();
-        if let (None, Some(waker)) = (&answer, waker) {
-            match &mut state.waiter {
-                Waiter::Task(kept) => kept.clone_from(waker),
-                other => *other = Waiter::Task(waker.clone()),
-            }
+        if let (None, Some(waiter)) = (&answer, &mut waiter) {
+            std::mem::swap(&mut state.waiter, waiter);
         }
+        drop(state);
+        drop(waiter);
         answer
     }
 
     fn wait(&self) -> Result<T> {
+        let kept = std::mem::replace(&mut self.state.lock().waiter, Waiter::Thread);
+        // Of a task that polled before; dropped without the lock.
+        drop(kept);
         let mut state = self.state.lock();
         loop {
             if let Some(answer) = state.answer.take() {
                 return answer;
             }
-            state.waiter = Waiter::Thread;
             self.answered.wait(&mut state);
         }
     }

@@ -11,7 +11,10 @@
 //! 2. A transaction that came with its locks is never behind a write that waits for locks, which
 //!    may be waiting for this one.
 //! 3. Locks are taken for one write at a time: what is set aside keeps its order.
+//! 4. A write waits for its locks from when it was set aside, behind others too: so however many are
+//!    set aside, each is answered after one timeout.
 
+use super::held::Share;
 use super::ticket::Promise;
 use crate::front::Submission;
 use crate::transaction::{Attempts, HeldLocks};
@@ -42,14 +45,21 @@ pub(super) enum Answer {
 #[derive(Debug)]
 pub(super) struct Write {
     pub submission: Submission,
-    /// What it takes of the queue's bytes.
-    pub bytes: u64,
+    /// What it counts for in the queue.
+    pub share: Share,
     pub answer: Answer,
+    /// When it was set aside, to wait for locks.
+    pub aside_since_ns: Option<u64>,
     /// Locks that were taken for it.
     pub locks: Option<HeldLocks>,
 }
 
 impl Write {
+    /// A write in line, without locks that were taken for it.
+    pub fn new(submission: Submission, share: Share, answer: Answer) -> Self {
+        Self { submission, share, answer, aside_since_ns: None, locks: None }
+    }
+
     /// It has the locks of its keys.
     pub fn has_locks(&self) -> bool {
         self.submission.check.as_ref().is_some_and(|check| check.has_locks)
@@ -79,6 +89,11 @@ impl WriteLines {
         self.arrived.len() + self.set_aside.len() + self.locked.len()
     }
 
+    /// Writes that wait for locks, with the one for which they are being taken.
+    pub fn waiting_for_locks(&self) -> usize {
+        self.set_aside.len() + usize::from(self.is_locking)
+    }
+
     /// There may be writes that can be taken.
     pub fn may_be_taken(&self) -> bool {
         !self.arrived.is_empty() || !self.locked.is_empty()
@@ -93,15 +108,20 @@ impl WriteLines {
         self.arrived.push_back(write);
     }
 
-    /// Sets those that came without locks aside, if they need some; says whether it has set any.
-    pub fn set_aside(&mut self, need_locks: bool) -> bool {
+    /// Sets those that came without locks aside, as of `now_ns`, if they need some; says whether it
+    /// has set any.
+    pub fn set_aside(&mut self, need_locks: bool, now_ns: impl FnOnce() -> u64) -> bool {
         if !need_locks && self.set_aside.is_empty() && !self.is_locking {
             return false;
         }
-        let before = self.set_aside.len();
-        for write in std::mem::take(&mut self.arrived) {
-            let line = if write.has_locks() { &mut self.arrived } else { &mut self.set_aside };
-            line.push_back(write);
+        let (before, now_ns) = (self.set_aside.len(), now_ns());
+        for mut write in std::mem::take(&mut self.arrived) {
+            if write.has_locks() {
+                self.arrived.push_back(write);
+            } else {
+                write.aside_since_ns = Some(now_ns);
+                self.set_aside.push_back(write);
+            }
         }
         self.set_aside.len() > before
     }

@@ -18,7 +18,7 @@ pub(crate) struct Check {
     pub footprint: Arc<Footprint>,
     /// Phase 1 has looked at all up to here.
     pub looked: Sequence,
-    /// Entries of ranges that the leader looks at, at most.
+    /// Keys, and entries of ranges, that the leader looks at, at most.
     pub entries_max: u64,
     /// The locks of all keys of the batch are held.
     pub has_locks: bool,
@@ -102,6 +102,10 @@ impl Recent {
 }
 
 impl History for Recent {
+    fn ends_at(&self, sequence: Sequence) -> bool {
+        self.visible <= sequence && self.earlier.is_empty() && self.oldest_flying.is_none()
+    }
+
     fn complete_after(&self) -> Sequence {
         let in_memory = self.version.oldest_in_memory();
         // What flies may come into the memtable in any order.

@@ -8,10 +8,10 @@ use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_foundation::{Duration, Planted, Sequence, planted};
 
-/// Entries of ranges that the leader looks at while others wait, at most.
+/// Keys, and entries of ranges, that the leader looks at while others wait, at most.
 const ENTRIES_MAX: u64 = 4096;
-/// After so many looks at everything the leader goes through larger ranges all the same: what came
-/// after the last look is little, but for what is written meanwhile.
+/// After so many looks at everything the leader goes through more all the same: what came after the
+/// last look is little, but for what is written meanwhile.
 const LOOKS_MAX: u32 = 2;
 
 /// A batch and what must hold when it is written.
@@ -45,14 +45,21 @@ impl Attempts {
         Self { footprint: Arc::new(footprint), looked, looks: 0 }
     }
 
-    /// Memory has not all that came after what is built on: the first try would be for nothing.
+    /// Memory has not all that came after what is built on, or that is more than a leader looks at:
+    /// the first try would be for nothing.
     pub fn need_look(&self, versions: &Versions) -> bool {
-        !Recent::new(versions).has_all_after(self.looked)
+        self.footprint.keys.len() as u64 > ENTRIES_MAX
+            || !Recent::new(versions).has_all_after(self.looked)
     }
 
     /// What is looked at.
     pub fn footprint(&self) -> &Footprint {
         &self.footprint
+    }
+
+    /// Up to here nothing has changed: what is looked at is what came after it.
+    pub fn looked(&self) -> Sequence {
+        self.looked
     }
 
     /// A look at everything has found no change up to here.

@@ -36,7 +36,7 @@ mod validation;
 
 pub(crate) use check::{Check, Recent, Refused};
 pub(crate) use commit::{Attempts, Commit};
-pub(crate) use locks::{HeldLocks, Locks, Opened};
+pub(crate) use locks::{HeldLocks, Locks, Opened, Patience};
 pub(crate) use reads::{RangeRead, Reads};
 pub(crate) use savepoint::{Writes, Written};
 pub(crate) use validation::{Footprint, conflict};

@@ -77,11 +77,12 @@ pub struct TransactionOptions {
     pub isolation: Isolation,
     /// How durable its commit is. Default: as the settings say.
     pub durability: Option<Durability>,
-    /// How long a call waits for a lock that another transaction holds, before it is an error of
-    /// kind `LockTimeout`. Default: as the settings say (`lock_timeout`).
+    /// How long a call waits for locks that other transactions hold, for all of its keys together,
+    /// before it is an error of kind `LockTimeout`. Default: as the settings say (`lock_timeout`).
     pub lock_timeout: Option<Duration>,
-    /// Memory that its writes may take, each with about 100 bytes besides key and value: beyond, a
-    /// write is refused and the transaction goes on without it. Default: as the settings say
-    /// (`transaction_bytes_max`).
+    /// Memory that its writes may take, each with about 100 bytes besides key and value, and the
+    /// keys that it reads where it is serializable: beyond, a read or a
+    /// write is refused and the transaction goes on without it. 256 MiB at most: with more, each
+    /// write is refused. Default: as the settings say (`transaction_bytes_max`).
     pub bytes_max: Option<ByteSize>,
 }

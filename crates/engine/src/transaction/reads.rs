@@ -6,15 +6,36 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
 
+/// Memory of a key besides its bytes.
+const READ_OVERHEAD_BYTES: u64 = 64;
+/// Memory of a range, with keys as most have them.
+const RANGE_BYTES: u64 = 128;
+
 /// See the module's header.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
     pub keys: BTreeSet<Bytes>,
     pub ranges: Vec<KeyRange>,
+    key_bytes: u64,
+}
+
+impl Reads {
+    /// `key` was read.
+    pub fn add(&mut self, key: &[u8]) {
+        if !self.keys.contains(key) {
+            self.key_bytes += READ_OVERHEAD_BYTES + key.len() as u64;
+            self.keys.insert(Bytes::copy_from_slice(key));
+        }
+    }
+
+    /// Memory that they take.
+    pub fn bytes(&self) -> u64 {
+        self.key_bytes + self.ranges.len() as u64 * RANGE_BYTES
+    }
 }
 
 /// A range that a scan goes through. Until the scan has ended all of it counts as read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RangeRead {
     reads: Arc<Mutex<Reads>>,
     at: usize,

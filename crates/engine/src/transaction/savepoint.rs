@@ -21,6 +21,18 @@ pub struct Savepoint {
     number: u64,
 }
 
+/// A transaction may hold so many `bytes`; or else `what` is not part of it.
+pub(crate) fn require_room(bytes: u64, bytes_max: ByteSize, what: &str) -> Result<()> {
+    if bytes <= bytes_max.0 {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "the transaction would hold {bytes} bytes, over its limit of {bytes_max}; this {what} is \
+         not part of it: commit what it has, roll back, or raise `bytes_max` or the setting \
+         transaction_bytes_max"
+    )))
+}
+
 /// What a key is set to; none: it is removed.
 pub(crate) type Written = Option<Bytes>;
 
@@ -44,16 +56,16 @@ impl Writes {
         Some(&self.log[last].1)
     }
 
-    /// Adds a write; all of them may take `bytes_max`.
-    pub fn add(&mut self, key: &[u8], value: Option<&[u8]>, bytes_max: ByteSize) -> Result<()> {
+    /// Adds a write; all of them may take `bytes_max`, beside what was read.
+    pub fn add(
+        &mut self,
+        key: &[u8],
+        value: Option<&[u8]>,
+        read_bytes: u64,
+        bytes_max: ByteSize,
+    ) -> Result<()> {
         let bytes = self.bytes + write_bytes(key, value);
-        if bytes > bytes_max.0 {
-            return Err(Error::invalid(format!(
-                "the transaction would hold {bytes} bytes, over its limit of {bytes_max}; this \
-                 write is not part of it: commit what it has, roll back, or raise `bytes_max` \
-                 or the setting transaction_bytes_max"
-            )));
-        }
+        require_room(bytes + read_bytes, bytes_max, "write")?;
         self.bytes = bytes;
         let key = Bytes::copy_from_slice(key);
         self.of_key.entry(key.clone()).or_default().push(self.log.len());
@@ -153,7 +165,7 @@ mod tests {
 
     fn add(writes: &mut Writes, key: &str, value: Option<&str>) {
         let value = value.map(str::as_bytes);
-        writes.add(key.as_bytes(), value, ByteSize::mib(1)).unwrap();
+        writes.add(key.as_bytes(), value, 0, ByteSize::mib(1)).unwrap();
     }
 
     #[test]
@@ -185,10 +197,10 @@ mod tests {
     fn a_write_over_the_limit_is_refused_and_leaves_what_was_there() {
         let mut writes = Writes::default();
         let limit = ByteSize(250);
-        writes.add(b"a", Some(b"1"), limit).unwrap();
-        let error = writes.add(b"b", Some(&[0; 100]), limit).unwrap_err();
+        writes.add(b"a", Some(b"1"), 0, limit).unwrap();
+        let error = writes.add(b"b", Some(&[0; 100]), 0, limit).unwrap_err();
         assert!(error.to_string().contains("250 B"), "{error}");
         assert_eq!(text(&writes), "a=1");
-        writes.add(b"b", Some(b"2"), limit).unwrap();
+        writes.add(b"b", Some(b"2"), 0, limit).unwrap();
     }
 }

@@ -29,6 +29,9 @@ impl Footprint {
 
 /// The recent versions that memory knows.
 pub(crate) trait History {
+    /// There is no version that is newer than `sequence`.
+    fn ends_at(&self, sequence: Sequence) -> bool;
+
     /// All versions that are newer than this are known.
     fn complete_after(&self) -> Sequence;
 
@@ -52,7 +55,8 @@ pub(crate) enum Decision {
 }
 
 /// Decides by what memory knows. Nothing of `footprint` changed up to `looked`, as a look at
-/// everything has shown. Ranges with more than `entries_max` entries in memory are not decided.
+/// everything has shown. More than `entries_max` keys, and entries of ranges in memory, are not
+/// decided; where nothing at all came after that look, there is nothing to decide.
 pub(crate) fn validate(
     footprint: &Footprint,
     looked: Sequence,
@@ -60,6 +64,12 @@ pub(crate) fn validate(
     history: &impl History,
 ) -> Decision {
     let complete_after = history.complete_after();
+    if history.ends_at(looked) {
+        return Decision::Holds;
+    }
+    let Some(mut most) = entries_max.checked_sub(footprint.keys.len() as u64) else {
+        return Decision::LookAgain;
+    };
     let mut is_complete = true;
     for (key, base) in &footprint.keys {
         let than = looked.max(*base);
@@ -68,7 +78,6 @@ pub(crate) fn validate(
         }
         is_complete &= than >= complete_after;
     }
-    let mut most = entries_max;
     for (range, base) in &footprint.ranges {
         let than = looked.max(*base);
         if let Some(key) = history.newer_in(range, than, &mut most) {
@@ -100,6 +109,10 @@ mod tests {
     }
 
     impl History for Told {
+        fn ends_at(&self, sequence: Sequence) -> bool {
+            self.versions.iter().all(|(_, of)| *of <= sequence.0)
+        }
+
         fn complete_after(&self) -> Sequence {
             Sequence(self.complete_after)
         }
@@ -155,7 +168,7 @@ mod tests {
     #[test]
     fn validation_decides_as_this_table_says() {
         #[rustfmt::skip]
-        let table: [(u64, u64, u64, &str, &str); 17] = [
+        let table: [(u64, u64, u64, &str, &str); 20] = [
             // memory has all after, looked at all up to, most entries, built on -> decision
             (2, 0, 100, "",             "holds"),
             (2, 0, 100, "a@3",          "holds"),
@@ -173,6 +186,10 @@ mod tests {
             (2, 0, 100, "c..@9",        "holds"),
             (7, 0, 100, "e..@6",        "look again"),
             (2, 0, 2,   "c..@9",        "look again"),
+            // So many keys are left to phase 1, until nothing came after it.
+            (2, 8, 2,   "a@3 x@3 z@3",  "look again"),
+            (2, 8, 3,   "a@3 x@3 z@3",  "holds"),
+            (2, 9, 2,   "a@3 x@3 z@3",  "holds"),
             // A conflict that memory shows needs no second look.
             (7, 0, 100, "e..@6 b@6",    "conflict b"),
         ];

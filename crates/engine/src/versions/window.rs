@@ -159,13 +159,15 @@ impl Window {
         })
     }
 
-    /// Waits until all groups before `group` are published; false where one failed.
+    /// Waits until all groups before `group` are published; false where one of them failed. Those
+    /// behind it have no say.
     pub fn wait_before(&self, group: &Group<'_>) -> bool {
-        let is_first = |slot: &Slot| slot.last == group.last;
-        self.wait_for(|slots| match slots.open.front() {
-            Some(slot) if is_first(slot) => Some(true),
-            _ if slots.open.iter().any(|slot| slot.state == State::Failed) => Some(false),
-            _ => None,
+        self.wait_for(|slots| {
+            let mut before = slots.open.iter().take_while(|slot| slot.last < group.last).peekable();
+            match before.peek() {
+                None => Some(true),
+                Some(_) => before.any(|slot| slot.state == State::Failed).then_some(false),
+            }
         })
     }
 
@@ -289,5 +291,20 @@ mod tests {
         assert!(!window.wait_before(&fourth));
         drop(fourth);
         window.wait_idle();
+    }
+
+    #[test]
+    fn a_group_that_failed_takes_nothing_from_those_before_it() {
+        let window = Window::new(Sequence(0));
+        let [first, second, third] = [1, 1, 1].map(|count| window.claim(count, None));
+        drop(third);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| window.wait_before(&second));
+            assert!(window.wait(first.complete(false)));
+            assert!(waits.join().unwrap(), "what failed is behind it");
+        });
+        let second = second.complete(true);
+        assert!(window.wait(second));
+        assert_eq!((window.visible(), window.durable()), (Sequence(2), Sequence(2)));
     }
 }

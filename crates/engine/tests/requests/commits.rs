@@ -227,6 +227,58 @@ fn a_commit_passes_the_writes_that_wait_for_its_locks() {
     }
 }
 
+/// The writes fill the queue, and wait for what only the commit gives back.
+#[test]
+fn a_commit_with_locks_is_admitted_past_the_writes_that_wait_for_them() {
+    for preset in PRESETS {
+        let devices = Devices::default();
+        let db = devices.create(&Settings { request_queue: 1, ..settings(preset) });
+        let [mut one, mut two] = [(); 2].map(|()| db.transaction(pessimistic()));
+        one.put("one", "held").unwrap();
+        two.put("two", "held").unwrap();
+        let behind = db.put_async("two", "behind").unwrap();
+        until("a write that is set aside", || db.stats().requests.threads == 2);
+        let error = db.put_async("other", "value").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("wait, 1 of them for locks that transactions hold"), "{text}");
+        devices.syncs(Met::Wait);
+        let first = handed_in(one);
+        devices.wait_until_held();
+        let (two, error) = two.commit_async().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+        assert!(error.to_string().contains("Transaction::has_room"), "{error}");
+        devices.syncs(Met::Nothing);
+        block_on(two.has_room());
+        let second = handed_in(two);
+        answer(first).unwrap();
+        answer(second).unwrap();
+        answer(behind).unwrap();
+        assert_eq!(db.get("two").unwrap().as_deref(), Some(&b"behind"[..]));
+        check_nothing_is_held(db);
+    }
+}
+
+#[test]
+fn a_second_pessimistic_transaction_begins_beside_writes_that_are_on_their_way() {
+    for preset in PRESETS {
+        let devices = Devices::default();
+        let db = devices.create(&settings(preset));
+        let first = db.transaction(pessimistic());
+        devices.syncs(Met::Wait);
+        let write = db.put_async("other", "value").unwrap();
+        devices.wait_until_held();
+        let mut second = db.transaction(pessimistic());
+        assert_eq!(db.stats().requests.held, 1, "it has not waited for the write");
+        second.put("key", "value").unwrap();
+        devices.syncs(Met::Nothing);
+        second.commit().unwrap();
+        answer(write).unwrap();
+        drop(first);
+        check_nothing_is_held(db);
+    }
+}
+
 /// One thread does all: a commit that waited behind a write would wait for itself.
 #[test]
 fn an_optimistic_commit_waits_for_the_locks_of_a_pessimistic_one() {

@@ -31,6 +31,8 @@ pub fn settings(preset: Preset) -> Settings {
         memory: ByteSize::mib(8),
         table_size: ByteSize::kib(64),
         background_threads: 1,
+        // Where a wait for a lock is a mistake of the store, the test waits for ever.
+        lock_timeout: thermocline::Duration::ms(600_000),
         compression: vec![Compression::None],
         stats_interval: thermocline::Duration::ms(0),
         ..Settings::default()

@@ -127,7 +127,7 @@ impl TableIndex {
     ) -> Result<Option<Located>> {
         let tables = self.tables.load();
         let Some(known) = self.look(&tables, key, snapshot)? else {
-            return super::search(levels, key, snapshot);
+            return super::search(levels, key, Sequence::ZERO, snapshot);
         };
         let newer = newest_waiting(&tables, key, snapshot, known.trailer())?;
         match (newer, known) {
@@ -152,7 +152,7 @@ impl TableIndex {
     ) -> Result<Option<Trailer>> {
         let tables = self.tables.load();
         let Some(known) = self.look(&tables, key, snapshot)? else {
-            let found = super::search(levels, key, snapshot)?;
+            let found = super::search(levels, key, Sequence::ZERO, snapshot)?;
             return Ok(found.map(|found| found.trailer));
         };
         let newer = newest_waiting(&tables, key, snapshot, known.trailer())?;

@@ -57,7 +57,12 @@ impl Hybrid {
 
     /// Sequence and kind of the newest version of `key`, of which no memtable has one. The index
     /// says it of all records on the fast tier, so no slot is read.
-    pub fn newest(&self, moment: &Moment<'_>, key: &[u8]) -> Result<Option<Trailer>> {
+    pub fn newer(
+        &self,
+        moment: &Moment<'_>,
+        key: &[u8],
+        than: Sequence,
+    ) -> Result<Option<Trailer>> {
         let entry = self.fast.entry(key, None);
         self.fast.damage.admit(|| entry)?;
         let above = entry.map(|entry| trailer_of(&entry));
@@ -69,8 +74,9 @@ impl Hybrid {
         }
         // What was demoted since is in the tables of now.
         let now = self.versions.current();
-        let below = self.locator.find_newest(&now.levels, key, self.versions.visible())?;
-        Ok(above.max(below.map(|found| found.trailer)))
+        let visible = self.versions.visible();
+        let below = self.locator.newer_trailer(&now.levels, key, than, visible)?;
+        Ok(above.max(below))
     }
 
     /// Answers those of `wanted` whose records are on the fast tier, in one batch of reads, and
