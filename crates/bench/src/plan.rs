@@ -178,8 +178,13 @@ impl Run {
     ) -> Outcome<(Cell, Prepared<'a>)> {
         let mut cell =
             Cell { engine: engine.to_owned(), workload: workload.to_owned(), ..self.cell.clone() };
-        let layout = cell.prepare(engines)?.layout;
-        cell.tiers = self.tiers(layout)?;
+        let first = cell.prepare(engines)?;
+        cell.tiers = self.tiers(first.layout)?;
+        // What the process may use besides stays the same.
+        let beside = |limit: ByteSize| limit.0.saturating_sub(self.cell.memory.0);
+        cell.memory = first.options.memory;
+        cell.memory_limit =
+            self.cell.memory_limit.map(|limit| ByteSize(cell.memory.0 + beside(limit)));
         let spaces = [("fast", &self.fast), ("slow", &self.slow)];
         let device = |tier: &TierSpace| {
             let space = spaces.iter().find(|(name, _)| *name == tier.name)?.1.as_ref()?;
