@@ -95,7 +95,7 @@ impl Sizes {
     }
 
     fn large_mib(&self) -> u64 {
-        (self.data_bytes() / DATA_OVER_LARGE >> 20).max(SMALL_MIB_MIN * LARGE_OVER_SMALL)
+        ((self.data_bytes() / DATA_OVER_LARGE) >> 20).max(SMALL_MIB_MIN * LARGE_OVER_SMALL)
     }
 
     fn small_mib(&self) -> u64 {
@@ -103,7 +103,7 @@ impl Sizes {
     }
 
     fn fast_mib(&self) -> u64 {
-        (self.data_bytes() / DATA_OVER_FAST >> 20).max(1)
+        ((self.data_bytes() / DATA_OVER_FAST) >> 20).max(1)
     }
 
     fn devices(&self) -> Devices {
@@ -202,7 +202,7 @@ mod tests {
         let quick = Sizes::new(&arguments(&["--quick", "--records", "1k"]));
         assert_eq!((quick.large_mib(), quick.small_mib(), quick.rounds), (48, 8, 1));
         let graph = sizes.cell(Group::Graph, 1);
-        assert_eq!(graph.records * GRAPH_RECORD_BYTES >> 20, sizes.data_bytes() >> 20);
+        assert_eq!((graph.records * GRAPH_RECORD_BYTES) >> 20, sizes.data_bytes() >> 20);
         assert_eq!(graph.memory_limit.unwrap().0 - graph.memory.0, BESIDE_BYTES);
     }
 

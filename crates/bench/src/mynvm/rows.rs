@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn every_row_has_a_name_of_its_own_a_figure_and_points_that_exist() {
-        let rows = super::rows(PAPER.figures, &SIZES);
+        let rows = rows(PAPER.figures, &SIZES);
         rows::tests::are_sound(&PAPER, &rows);
         let labels = rows.iter().flat_map(Row::points).map(|point| &point.engine);
         for label in labels.filter(|label| label.starts_with("thermocline-")) {
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn the_names_and_bars_are_those_that_programs_read() {
-        let rows = super::rows(PAPER.figures, &SIZES);
+        let rows = rows(PAPER.figures, &SIZES);
         let goal = |name: &str| rows.iter().find(|row| row.name == name).unwrap().goal;
         assert_eq!(goal("25/ycsb-c/n-to-l"), Goal::AtLeast(1.2, 1.8));
         assert_eq!(goal("25/linkbench/n-to-s"), Goal::AtLeast(1.5, 2.0));

@@ -311,13 +311,13 @@ mod tests {
 
     #[test]
     fn every_row_has_a_name_of_its_own_a_figure_and_points_that_exist() {
-        rows::tests::are_sound(&PAPER, &super::rows(PAPER.figures, Medium::Ram));
+        rows::tests::are_sound(&PAPER, &rows(PAPER.figures, Medium::Ram));
     }
 
     #[test]
     fn the_names_and_bars_are_those_that_programs_read() {
         let of = |medium, name: &str| {
-            let rows = super::rows(&[PAPER.figure("11").unwrap()], medium);
+            let rows = rows(&[PAPER.figure("11").unwrap()], medium);
             rows.into_iter().find(|row| row.name == name).unwrap().goal
         };
         assert_eq!(of(Medium::Ram, "11/fillrandom/8"), Goal::AtLeast(3.5, 5.0));
