@@ -408,9 +408,6 @@ bugs! {
     /// Leak · a file of the block cache that leaves is not deleted · reads until the cache is full,
     /// counting files.
     CacheFileLeaked,
-    /// Logs lack room · the block cache takes what the ledger grants to logs · reads until the cache
-    /// is full, then writes.
-    CacheTakesLogRoom,
     /// Names over links · a link replaces another before what it names is synced · a file is
     /// renamed over another before its own sync, power cut.
     LinkSwitchedUnsynced,

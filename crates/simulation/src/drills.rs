@@ -1,12 +1,9 @@
 //! Tier drills: a tier is missing, swapped, foreign, an older clone, full, a hundred times slower,
 //! vanishes under a running store, or allows only reading once the store has ended; each while the
-//! store is idle, loaded, and compacting. The drill of the cache of blocks (`cache.rs`) meets its
-//! files instead.
+//! store is idle, loaded, and compacting.
 //!
 //! The store refuses with a reason, or goes on; it never mixes tiers up, and loses nothing once
 //! the right tier is back.
-
-mod cache;
 
 use crate::devices::{Loss, World};
 use crate::history::{HOME, Shape, TIERS, is_hybrid, key, settings, value};
@@ -16,7 +13,7 @@ use crate::oracle::{Known, Violation, check_bytes, check_error, check_files};
 use parking_lot::RwLock;
 use std::path::Path;
 use std::sync::Arc;
-use thermocline::{Durability, ErrorKind, Mode, Settings};
+use thermocline::{Durability, ErrorKind, Mode};
 use thermocline_foundation::random::{Random, mix};
 
 /// What happens to a tier.
@@ -31,11 +28,10 @@ pub enum Drill {
     Slow,
     Vanishing,
     ReadOnly,
-    Cache,
 }
 
 /// All of them.
-pub const DRILLS: [Drill; 9] = [
+pub const DRILLS: [Drill; 8] = [
     Drill::Missing,
     Drill::Swapped,
     Drill::Foreign,
@@ -44,7 +40,6 @@ pub const DRILLS: [Drill; 9] = [
     Drill::Slow,
     Drill::Vanishing,
     Drill::ReadOnly,
-    Drill::Cache,
 ];
 
 /// What the store does when it happens.
@@ -64,18 +59,8 @@ const SHAPE: Shape =
 
 /// A life that has come to `phase`.
 fn life_at(seed: u64, phase: Phase) -> Result<(Life, Arc<RwLock<Known>>), Violation> {
-    life_with(settings(seed), seed, phase)
-}
-
-/// The same with other settings.
-fn life_with(
-    settings: Settings,
-    seed: u64,
-    phase: Phase,
-) -> Result<(Life, Arc<RwLock<Known>>), Violation> {
     let known = Arc::new(RwLock::new(Known::new(SHAPE.keys)));
     let mut life = Life::new(seed, &SHAPE, Arc::clone(&known));
-    life.settings = settings;
     let said = |(step, stop)| format!("step {step}, before the drill: {stop:?}");
     life.run(&SHAPE).map_err(said)?;
     match phase {
@@ -117,9 +102,6 @@ fn put(life: &Life, known: &RwLock<Known>, number: usize) -> thermocline::Result
 
 /// Carries out `drill` on a tier of the database of `seed` in `phase`.
 pub fn run(seed: u64, drill: Drill, phase: Phase) -> Result<(), Violation> {
-    if drill == Drill::Cache {
-        return cache::run(seed, phase).map(drop);
-    }
     let (life, known) = life_at(seed, phase)?;
     let tiers = life.db().settings().tiers.len();
     let tier = Path::new(TIERS[mix(seed) as usize % tiers]);
@@ -128,7 +110,7 @@ pub fn run(seed: u64, drill: Drill, phase: Phase) -> Result<(), Violation> {
             refused(life, &known, drill, tier, tiers)
         }
         Drill::Full | Drill::Slow | Drill::Vanishing => live(life, &known, drill, tier),
-        Drill::ReadOnly | Drill::Cache => read_only(life, &known),
+        Drill::ReadOnly => read_only(life, &known),
     }
 }
 

@@ -285,7 +285,7 @@ pub fn has_fast_cache(seed: u64) -> bool {
 }
 
 /// The smallest files and batches there are, and each policy in turn.
-pub fn fast_cache(seed: u64) -> FastCacheSettings {
+fn fast_cache(seed: u64) -> FastCacheSettings {
     let draw = |salt, count| mix(seed ^ salt) as usize % count;
     let admissions = [Admission::Always, Admission::SecondAccess, Admission::SimulatedLru];
     let evictions = [Eviction::FifoReinsert, Eviction::Fifo, Eviction::FileLru];

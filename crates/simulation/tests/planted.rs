@@ -49,14 +49,13 @@ const FOUND_BY_SCRIPTS: [Planted; 18] = [
 
 /// Bugs of the cache of blocks, which needs more reads than histories have; `tests/fast_cache.rs`
 /// finds them.
-const FOUND_BY_CACHE_SCRIPTS: [Planted; 7] = [
+const FOUND_BY_CACHE_SCRIPTS: [Planted; 6] = [
     Planted::CachedBlockNotVerified,
     Planted::CacheErrorFailsRead,
     Planted::TornFooterBelieved,
     Planted::CacheOfOtherInstanceAdopted,
     Planted::NewerCacheAdopted,
     Planted::CacheFileLeaked,
-    Planted::CacheTakesLogRoom,
 ];
 
 /// Bugs of the region of persistent memory, which no store here has; the tests of `crates/pmem`
