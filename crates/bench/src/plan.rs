@@ -36,9 +36,8 @@ use thermocline_foundation::{ByteSize, threads};
 const SPACE_FACTOR: f64 = 2.2;
 /// The least memory that engines are given.
 const MEMORY_MIN: ByteSize = ByteSize::mib(8);
-/// Says to the allocator of all cells whether it may have huge pages. With them what is resident is
-/// what was touched in units of 2 MiB, which said of two stores with the same memory in use that
-/// one takes half as much again.
+/// Whether the allocator may have huge pages. With them whole units of 2 MiB are resident, used or
+/// not.
 const HUGE_PAGES: &str = "MIMALLOC_ALLOW_THP";
 /// Of a cell's standard error.
 const ERROR_TAIL_BYTES: usize = 4 << 10;
