@@ -27,14 +27,17 @@ pub struct Devices {
 /// Engines, the program that has them, and when it began.
 pub type Context<'a> = (&'a [&'a dyn EngineKind], &'a Path, u64);
 
-/// Runs `rows`. `cell` makes the cell that all of a group are made from, out of what the groups
-/// before it came to, or says why there is none.
+/// Makes the cell that all of a group are made from, out of what the groups before it came to, or
+/// says why there is none.
+pub type MakeCell<'a, G> = dyn Fn(G, &Found<G>) -> Result<Cell, String> + 'a;
+
+/// Runs `rows`, whose groups have the cells that `cell` makes.
 pub fn run<G: Copy + Ord + Debug>(
     paper: &Paper,
     arguments: &RowArguments,
     (mut rows, rounds): (Vec<Row<G>>, u32),
     devices: Devices,
-    cell: &dyn Fn(G, &Found<G>) -> Result<Cell, String>,
+    cell: &MakeCell<'_, G>,
     (engines, program, started_s): Context<'_>,
     say: &mut dyn FnMut(&str),
 ) -> Outcome<Outcomes> {
