@@ -1,77 +1,43 @@
-//! The rows of each figure: what is put over what, and how much it should come to.
+//! The rows of each figure: names, points, goals.
 //!
 //! ```text
 //!   row    11/fillrandom/8
 //!   over   thermocline-leveled@fast+driver=direct    fillrandom/threads-8/sync
 //!   under  rocksdb@fast                              the same
 //! ```
-//! A row names the points that it needs, so a run has each point once however many rows of however
-//! many figures need it.
-//!
-//! Invariants:
-//! 1. Of several points over or under the line the best counts: a rival is shown at its best.
-//! 2. Names are stable: programs read them.
 
 use crate::results::Measured;
 use crate::rig::plan::Medium;
+use crate::rows::{
+    self, Figure, Measure, PROCESSOR, Paper, Point, ROCKSDB, THROUGHPUT, Value, point, points,
+};
 use crate::workloads::spandb::PHASES;
-use crate::{Failure, Outcome};
-use std::str::FromStr;
 
 /// Ours past the page cache, and through it.
 pub const DIRECT: &str = "thermocline-leveled@fast+driver=direct";
 const POSIX: &str = "thermocline-leveled@fast+driver=posix";
 const HYBRID: &str = "thermocline-hybrid@tiers";
 const TIERED: &str = "thermocline-leveled@tiers";
-/// What ratios are against.
-pub const ROCKSDB: &str = "rocksdb@fast";
 const RIVALS: [&str; 4] = ["lmdb", "redb", "fjall", "sled"];
 
-/// A figure or table of the paper, or a measurement of its section 5.4.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Figure(usize);
-
-/// Names and titles, in the order in which they are shown.
-const FIGURES: [(&str, &str); 10] = [
-    ("2", "Durable writes of one page, by drivers"),
-    ("3", "Durable writes at once: threads and requests of each"),
-    ("8", "Placement of levels"),
-    ("9", "Placement while the load changes"),
-    ("10", "What the parts cost"),
-    ("11", "Writes and YCSB-A beside RocksDB"),
-    ("t2", "Latencies"),
-    ("12", "LinkBench in transactions"),
-    ("13", "Other stores"),
-    ("recovery", "Opening after a crash"),
-];
-
-impl Figure {
-    /// All of them.
-    pub fn all() -> Vec<Self> {
-        (0..FIGURES.len()).map(Self).collect()
-    }
-
-    /// As the paper counts it, or a word.
-    pub fn name(self) -> &'static str {
-        FIGURES[self.0].0
-    }
-
-    /// What it shows.
-    pub fn title(self) -> &'static str {
-        FIGURES[self.0].1
-    }
-}
-
-impl FromStr for Figure {
-    type Err = Failure;
-
-    fn from_str(text: &str) -> Outcome<Self> {
-        let names = FIGURES.map(|(name, _)| name);
-        let found = names.iter().position(|name| *name == text).map(Self);
-        let unknown = || format!("there is no figure '{text}'; there are {}", names.join(", "));
-        found.ok_or_else(|| unknown().into())
-    }
-}
+/// What is measured of the paper.
+pub const PAPER: Paper = Paper {
+    word: "spandb",
+    title: "SpanDB",
+    figures: &[
+        Figure { name: "2", title: "Durable writes of one page, by drivers" },
+        Figure { name: "3", title: "Durable writes at once: threads and requests of each" },
+        Figure { name: "8", title: "Placement of levels" },
+        Figure { name: "9", title: "Placement while the load changes" },
+        Figure { name: "10", title: "What the parts cost" },
+        Figure { name: "11", title: "Writes and YCSB-A beside RocksDB" },
+        Figure { name: "t2", title: "Latencies" },
+        Figure { name: "12", title: "LinkBench in transactions" },
+        Figure { name: "13", title: "Other stores" },
+        Figure { name: "recovery", title: "Opening after a crash" },
+    ],
+    emulated: false,
+};
 
 /// What a cell of a row is run as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,28 +50,6 @@ pub enum Group {
     Rest,
 }
 
-/// An engine on a workload.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Point {
-    /// The engine's label.
-    pub engine: String,
-    /// The workload's name.
-    pub workload: String,
-}
-
-/// What is compared.
-#[derive(Clone, Copy, Debug)]
-pub struct Measure {
-    /// Its unit.
-    pub unit: &'static str,
-    /// Less is better.
-    pub is_cost: bool,
-    /// Out of a cell's figures.
-    pub of: fn(&Measured) -> Option<f64>,
-}
-
-const THROUGHPUT: Measure =
-    Measure { unit: "op/s", is_cost: false, of: |measured| Some(measured.ops_per_s) };
 const P50: Measure = Measure {
     unit: "p50 us",
     is_cost: true,
@@ -116,8 +60,6 @@ const P99: Measure = Measure {
     is_cost: true,
     of: |measured| measured.latency.get("all").map(|latency| latency.p99_us),
 };
-const PROCESSOR: Measure =
-    Measure { unit: "processor us", is_cost: true, of: |measured| Some(measured.cpu_us_per_op) };
 const WAKE_UPS: Measure = Measure {
     unit: "wake-ups",
     is_cost: true,
@@ -126,87 +68,21 @@ const WAKE_UPS: Measure = Measure {
 const OPENING: Measure =
     Measure { unit: "s", is_cost: true, of: |measured| Some(measured.preparation_s.open) };
 
-/// What a row's value should be.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Goal {
-    /// It is shown.
-    None,
-    /// At least this much, and what is aimed at.
-    AtLeast(f64, f64),
-    /// At most.
-    AtMost(f64, f64),
-}
+/// A row of this paper.
+pub type Row = rows::Row<Group>;
 
-/// How a value follows from both sides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// Over divided by under.
-    Ratio,
-    /// Under divided by over: of times, how many times as fast.
-    Speed,
-    /// Over alone.
-    Itself,
-}
-
-/// A row; see the module's header.
-#[derive(Clone, Debug)]
-pub struct Row {
-    /// Its figure.
-    pub figure: Figure,
-    /// Its name, the figure's in front.
-    pub name: String,
-    /// How its cells are run.
-    pub group: Group,
-    /// Ours.
-    pub over: Vec<Point>,
-    /// What it is held against; empty: nothing.
-    pub under: Vec<Point>,
-    /// What is compared.
-    pub measure: Measure,
-    /// How.
-    pub value: Value,
-    /// What it should come to.
-    pub goal: Goal,
-}
-
-impl Row {
-    fn new(name: &str, over: Vec<Point>, under: Vec<Point>) -> Self {
-        let figure = name.split(['/', '-']).next().unwrap_or_default();
-        // Names are written below; a test looks at each.
-        let figure = figure.parse().unwrap_or(Figure(0));
-        let (group, measure) = (Group::Work, THROUGHPUT);
-        let (value, goal) = (Value::Ratio, Goal::None);
-        Self { figure, name: name.to_owned(), group, over, under, measure, value, goal }
-    }
-
-    fn of(self, measure: Measure) -> Self {
-        Self { measure, ..self }
-    }
-
-    fn at_least(self, bar: f64, aim: f64) -> Self {
-        Self { goal: Goal::AtLeast(bar, aim), ..self }
-    }
-
-    fn at_most(self, bar: f64, aim: f64) -> Self {
-        Self { goal: Goal::AtMost(bar, aim), ..self }
-    }
-}
-
-fn point(engine: &str, workload: &str) -> Vec<Point> {
-    vec![Point { engine: engine.to_owned(), workload: workload.to_owned() }]
-}
-
-fn points(engines: &[&str], workload: &str) -> Vec<Point> {
-    engines.iter().flat_map(|engine| point(engine, workload)).collect()
+/// Ours over another, by operations a second.
+fn compare(name: &str, over: Vec<Point>, under: Vec<Point>) -> Row {
+    Row::new(&PAPER, Group::Work, name, over, under)
 }
 
 /// Ours over RocksDB, on one workload.
 fn against(name: &str, engine: &str, workload: &str) -> Row {
-    Row::new(name, point(engine, workload), point(ROCKSDB, workload))
+    compare(name, point(engine, workload), point(ROCKSDB, workload))
 }
 
-/// The rows of `figures` on `medium`. `options` are added to every label of a store of ours.
-pub fn rows(figures: &[Figure], medium: Medium, options: &str) -> Vec<Row> {
+/// The rows of `figures` on `medium`.
+pub fn rows(figures: &[Figure], medium: Medium) -> Vec<Row> {
     let all = [
         drivers(),
         at_once(),
@@ -220,23 +96,7 @@ pub fn rows(figures: &[Figure], medium: Medium, options: &str) -> Vec<Row> {
         rivals(),
         recovery(),
     ];
-    let mut rows: Vec<_> =
-        all.into_iter().flatten().filter(|row| figures.contains(&row.figure)).collect();
-    for point in rows.iter_mut().flat_map(|row| row.over.iter_mut().chain(&mut row.under)) {
-        if point.engine.starts_with("thermocline-") && !options.is_empty() {
-            point.engine = with(&point.engine, options);
-        }
-    }
-    rows
-}
-
-/// `label` with `options`, of which those that it has already are left out.
-fn with(label: &str, options: &str) -> String {
-    let named = |option: &&str| {
-        let name = option.split('=').next().unwrap_or_default();
-        !label.contains(&format!("+{name}="))
-    };
-    options.split('+').filter(named).fold(label.to_owned(), |label, option| label + "+" + option)
+    all.into_iter().flatten().filter(|row| figures.contains(&row.figure)).collect()
 }
 
 fn drivers() -> Vec<Row> {
@@ -248,7 +108,7 @@ fn drivers() -> Vec<Row> {
             let both = || (point(&of("flag"), &workload), point(&of("sync"), &workload));
             let row = |name: &str| {
                 let (over, under) = both();
-                Row::new(&format!("2/{driver}/{name}{threads}"), over, under)
+                compare(&format!("2/{driver}/{name}{threads}"), over, under)
             };
             rows.push(row(""));
             rows.push(row("p50/").of(P50));
@@ -257,7 +117,7 @@ fn drivers() -> Vec<Row> {
             let at = |depth: u32| {
                 point(&of("flag"), &format!("fillrandom/threads-1/async-{depth}/sync"))
             };
-            rows.push(Row::new(&format!("2/{driver}/depth-{depth}"), at(depth), at(1)));
+            rows.push(compare(&format!("2/{driver}/depth-{depth}"), at(depth), at(1)));
         }
     }
     rows
@@ -269,7 +129,7 @@ fn at_once() -> Vec<Row> {
         point("device@fast+driver=direct+durable=flag", &workload)
     };
     let row = |(threads, requests): (u32, u32)| {
-        Row::new(&format!("3/{threads}x{requests}"), at(threads, requests), at(1, 1))
+        compare(&format!("3/{threads}x{requests}"), at(threads, requests), at(1, 1))
     };
     let all = [1, 2, 3].into_iter().flat_map(|threads| [1, 2, 4, 8].map(|at| (threads, at)));
     all.filter(|all| *all != (1, 1)).map(row).collect()
@@ -289,7 +149,7 @@ fn placements() -> Vec<Row> {
     let row = |(name, workload): (&str, &str)| {
         let workload = format!("{workload}/threads-8/sync");
         let under = points(&fixed, &workload);
-        Row::new(&format!("8/{name}"), point(&adaptive, &workload), under).at_least(0.95, 1.1)
+        compare(&format!("8/{name}"), point(&adaptive, &workload), under).at_least(0.95, 1.1)
     };
     mixes.map(row).to_vec()
 }
@@ -315,7 +175,7 @@ fn phases() -> Vec<Row> {
     let row = |((name, ..), of): (&(&str, f64, &[f64]), _)| {
         let (over, under) = (point(&adaptive, workload), points(&fixed, workload));
         let measure = Measure { of, ..THROUGHPUT };
-        Row::new(&format!("9/{name}"), over, under).of(measure).at_least(0.95, 1.1)
+        compare(&format!("9/{name}"), over, under).of(measure).at_least(0.95, 1.1)
     };
     PHASES.iter().zip(of).map(row).collect()
 }
@@ -324,10 +184,10 @@ fn parts() -> Vec<Row> {
     let synced = "fillrandom/threads-8/sync";
     let reading = "readwhilewriting/threads-8/buffered";
     let filling = "fillrandom/threads-8/buffered";
-    let processor = Row::new("10/processor/fillrandom", point(DIRECT, synced), Vec::new());
+    let processor = compare("10/processor/fillrandom", point(DIRECT, synced), Vec::new());
     let rest = |name: &str, engine: &str| {
         let resting = point(engine, "overwrite/threads-4/async-64/sync");
-        let row = Row::new(name, resting, Vec::new()).of(WAKE_UPS).at_most(0.0, 0.0);
+        let row = compare(name, resting, Vec::new()).of(WAKE_UPS).at_most(0.0, 0.0);
         Row { value: Value::Itself, group: Group::Rest, ..row }
     };
     let mut rows = vec![
@@ -349,7 +209,7 @@ fn parts() -> Vec<Row> {
             let of = |groups: u32| format!("{DIRECT}+log-writes={groups}");
             let full = format!("{workload}/threads-{threads}/sync");
             let name = format!("10/log-writes-{groups}/{workload}/{threads}");
-            rows.push(Row::new(&name, point(&of(groups), &full), point(&of(1), &full)));
+            rows.push(compare(&name, point(&of(groups), &full), point(&of(1), &full)));
         }
     }
     rows
@@ -372,7 +232,7 @@ fn writes(medium: Medium) -> Vec<Row> {
     }
     let flying = "fillrandom/threads-4/async-64";
     let (synced, buffered) = (format!("{flying}/sync"), format!("{flying}/buffered"));
-    let row = Row::new(
+    let row = compare(
         "11/async/fillrandom/synced-to-buffered",
         point(DIRECT, &synced),
         point(DIRECT, &buffered),
@@ -389,8 +249,8 @@ fn asynchronous(workload: &str, on_disk: bool) -> [Row; 2] {
         |engine: &str, threads: u32| point(engine, &format!("{workload}/threads-{threads}/sync"));
     let best = [8, 32, 128].into_iter().flat_map(|threads| waiting(ROCKSDB, threads)).collect();
     [
-        Row::new(&format!("11/async/{workload}/4x64"), flying(4), best).at_least(bar, aim),
-        Row::new(&format!("11/async/{workload}/1x64"), flying(1), waiting(DIRECT, 1))
+        compare(&format!("11/async/{workload}/4x64"), flying(4), best).at_least(bar, aim),
+        compare(&format!("11/async/{workload}/1x64"), flying(1), waiting(DIRECT, 1))
             .at_least(4.0, 8.0),
     ]
 }
@@ -422,11 +282,11 @@ fn transactions() -> Vec<Row> {
     let row = |kind: &str| {
         let (over, under) = (of(DIRECT, kind), of(ROCKSDB, kind));
         let name = format!("12/linkbench/{kind}");
-        Row::new(&name, point(&over, workload), point(&under, workload))
+        compare(&name, point(&over, workload), point(&under, workload))
     };
     let theirs = both.iter().flat_map(|kind| point(&of(ROCKSDB, kind), workload)).collect();
     let usual = point(&of(DIRECT, both[0]), workload);
-    let main = Row::new("12/linkbench", usual, theirs).at_least(1.5, 2.0);
+    let main = compare("12/linkbench", usual, theirs).at_least(1.5, 2.0);
     vec![main, row(both[0]), row(both[1])]
 }
 
@@ -438,7 +298,7 @@ fn rivals() -> Vec<Row> {
     ];
     let row = |rival: &str, (name, workload): (&str, &str)| {
         let theirs = point(&format!("{rival}@fast"), workload);
-        Row::new(&format!("13/{rival}/{name}"), point(DIRECT, workload), theirs)
+        compare(&format!("13/{rival}/{name}"), point(DIRECT, workload), theirs)
     };
     RIVALS.iter().flat_map(|rival| workloads.map(|workload| row(rival, workload))).collect()
 }
@@ -452,31 +312,17 @@ fn recovery() -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Label;
-    use std::collections::BTreeSet;
+    use crate::rows::Goal;
 
     #[test]
     fn every_row_has_a_name_of_its_own_a_figure_and_points_that_exist() {
-        let rows = rows(&Figure::all(), Medium::Ram, "");
-        let names: BTreeSet<_> = rows.iter().map(|row| row.name.as_str()).collect();
-        assert_eq!(names.len(), rows.len());
-        for row in &rows {
-            assert!(row.name.starts_with(row.figure.name()), "{}", row.name);
-            assert_eq!(row.under.is_empty(), row.value == Value::Itself, "{}", row.name);
-            for point in row.over.iter().chain(&row.under) {
-                crate::workloads::parse(&point.workload).unwrap();
-                point.engine.parse::<Label>().unwrap();
-            }
-        }
-        for figure in Figure::all() {
-            assert!(rows.iter().any(|row| row.figure == figure), "{}", figure.name());
-        }
+        rows::tests::are_sound(&PAPER, &rows(PAPER.figures, Medium::Ram));
     }
 
     #[test]
     fn the_names_and_bars_are_those_that_programs_read() {
         let of = |medium, name: &str| {
-            let rows = rows(&["11".parse().unwrap()], medium, "");
+            let rows = rows(&[PAPER.figure("11").unwrap()], medium);
             rows.into_iter().find(|row| row.name == name).unwrap().goal
         };
         assert_eq!(of(Medium::Ram, "11/fillrandom/8"), Goal::AtLeast(3.5, 5.0));
@@ -487,21 +333,8 @@ mod tests {
             of(Medium::Through, "11/async/fillrandom/synced-to-buffered"),
             Goal::AtLeast(0.75, 0.9)
         );
-        let error = "14".parse::<Figure>().unwrap_err().to_string();
+        let error = PAPER.figure("14").unwrap_err().to_string();
         assert!(error.contains("there are 2, 3, 8"), "{error}");
-    }
-
-    #[test]
-    fn options_go_to_our_labels_alone_and_never_twice() {
-        let rows = rows(&["10".parse().unwrap()], Medium::Ram, "log-writes=4+block-size=8KiB");
-        let labels: BTreeSet<_> =
-            rows.iter().flat_map(|row| row.over.iter().chain(&row.under)).collect();
-        for point in labels {
-            let label: Label = point.engine.parse().unwrap();
-            let ours = point.engine.starts_with("thermocline-");
-            assert_eq!(label.options.contains_key("log-writes"), ours, "{}", point.engine);
-        }
-        assert!(with(DIRECT, "driver=posix").ends_with("+driver=direct"));
     }
 
     #[test]
