@@ -30,6 +30,7 @@ mod checkpoint;
 mod creation;
 mod devices;
 mod home;
+mod lost;
 mod new_file;
 mod opening;
 mod region;
@@ -42,6 +43,7 @@ pub(crate) use opening::{
     Found, LOCK_NAME, absolute, check_generations, check_identity, has_file, open_tier,
     raise_after_crash, refuse, write_generation,
 };
+pub use lost::LOST_DIRECTORY;
 pub use system::SystemDevices;
 pub(crate) use unfinished::{FILE_NAME as CREATING_NAME, clear};
 
