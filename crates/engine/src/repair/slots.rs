@@ -14,6 +14,7 @@ use thermocline_device::ErrorKind as DeviceErrorKind;
 use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_slab::{
     DamagedHeader, LiveSlots, LostRecord, LostSlot, RecordKind, SLAB_BYTES_MAX, SlabId, Slabs, Slot,
+    SlotSum,
 };
 use thermocline_table::RecordKind as TableRecordKind;
 
@@ -35,7 +36,7 @@ pub(super) struct SlotsFound {
 struct BadSlab {
     lost: Vec<LostSlot>,
     /// Of the others.
-    sum: thermocline_slab::SlotSum,
+    sum: SlotSum,
 }
 
 /// Reads all slots.
@@ -184,11 +185,8 @@ impl SlotsFound {
     /// Takes the lost slots from `live`.
     pub fn give_up(&self, live: &mut LiveSlots) -> Result<()> {
         for (number, bad) in &self.bad {
-            let died: Vec<_> = bad.lost.iter().map(|lost| (lost.slot, Sequence::ZERO)).collect();
-            let mut change = live.change(*number, None, &[], &died);
-            // What the slots that die add to it is not known.
-            change.sum = bad.sum;
-            live.apply(&change).map_err(broken_slots)?;
+            let died: Vec<_> = bad.lost.iter().map(|lost| lost.slot).collect();
+            live.apply(&live.loss(*number, &died, bad.sum)).map_err(broken_slots)?;
         }
         Ok(())
     }
