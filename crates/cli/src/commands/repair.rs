@@ -12,11 +12,15 @@ use thermocline_foundation::ByteSize;
 
 /// Shows what a repair would do, or does it.
 pub fn run(database: &Database, arguments: &Repair, json: bool) -> Result<()> {
+    if arguments.apply && database.read_only {
+        let text = "--apply writes to the database; leave --read-only out";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     let (home, settings) = store::home_and_settings(database)?;
     let (environment, settings) = (Environment::default(), settings.as_ref());
     let bar = Bar::new("reading", Some(0));
     let mut show = |progress| bar.show(&progress);
-    let plan = match arguments.apply && !database.read_only {
+    let plan = match arguments.apply {
         true => environment.repair(&home, settings, &mut show)?,
         false => environment.plan_repair(&home, settings, &mut show)?,
     };

@@ -29,6 +29,17 @@ pub(super) struct LogsFound {
     /// Their records up to the first hole.
     memtable: Arc<Memtable>,
     pub pieces: Vec<Piece>,
+    pub state: State,
+}
+
+/// What the logs want.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Whole,
+    /// An opening replays them as a whole, and has their records written elsewhere.
+    Mended,
+    /// They end at a hole.
+    Cut,
 }
 
 impl LogsFound {
@@ -41,8 +52,14 @@ impl LogsFound {
 /// The log that a repair has written.
 pub(super) struct NewLog {
     pub number: FileNumber,
+    /// It has what the others had; otherwise it follows them.
+    pub replaces_others: bool,
     /// Of its last record; what tables have where it has none.
     pub last_sequence: Sequence,
+}
+
+fn is_damage(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io)
 }
 
 /// Replays the logs as an opening does, or as far as they go.
@@ -63,17 +80,17 @@ pub(super) fn look(subject: &Subject, meter: &mut Meter<'_>) -> Result<LogsFound
     meter.add(files.files().iter().map(bytes_of).sum());
     match replayed {
         Ok(Replayed { memtable, mended, .. }) => {
-            const REPAIR: &str = "its records are written to another log: none is lost";
+            const REPAIR: &str = "its records are written elsewhere: none is lost";
             let piece = |(number, tier, error): (FileNumber, TierIndex, Error)| {
                 let name = format!("{number}.{}", FileKind::Log.extension());
                 Piece::all(number, RepairStep::of_name(name, tier, &error, REPAIR))
             };
-            let pieces = mended.into_iter().map(piece).collect();
-            Ok(LogsFound { numbers, live, memtable: memtable.unwrap_or_default(), pieces })
+            let pieces: Vec<_> = mended.into_iter().map(piece).collect();
+            let state = if pieces.is_empty() { State::Whole } else { State::Mended };
+            let memtable = memtable.unwrap_or_default();
+            Ok(LogsFound { numbers, live, memtable, pieces, state })
         }
-        Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => {
-            cut(subject, numbers, live, &error)
-        }
+        Err(error) if is_damage(&error) => cut(subject, numbers, live, &error),
         Err(error) => Err(error),
     }
 }
@@ -94,9 +111,8 @@ fn cut(
     for number in &live {
         let file = files.open_file(*number)?;
         let was_broken = chain.is_broken;
-        let replayed = chain.follow(&file, &mut |first, _, payload| {
-            memtable.insert_batch(first, payload)
-        });
+        let replayed =
+            chain.follow(&file, &mut |first, _, payload| memtable.insert_batch(first, payload));
         let (error, repair) = match replayed {
             Ok(()) if !chain.is_broken => continue,
             Ok(()) => (why.clone(), DROPPED),
@@ -113,7 +129,8 @@ fn cut(
     }
     let after = chain.last.map(|last| last.0);
     pieces[0].step.lost.push(Lost::Writes { after });
-    Ok(LogsFound { numbers, live, memtable: Arc::new(memtable), pieces })
+    let memtable = Arc::new(memtable);
+    Ok(LogsFound { numbers, live, memtable, pieces, state: State::Cut })
 }
 
 /// Records that follow each other without a hole, through several logs.
@@ -162,14 +179,16 @@ impl Chain {
     }
 }
 
-/// Writes the records of the logs up to the first hole to a new log, and the copies of `slots` of
-/// which tables have lost the record; none where neither is wanted.
+/// Writes the records of logs that are cut, up to the hole, to a new log, and the copies of `slots`
+/// of which tables have lost the record; none where neither is wanted. Where the logs are whole the
+/// new one follows them, so that an opening takes it whether or not the repair comes to its end.
 pub(super) fn rewrite(
     subject: &Subject,
     found: &LogsFound,
     slots: &SlotsFound,
 ) -> Result<Option<NewLog>> {
-    if found.pieces.is_empty() && slots.copies.is_empty() {
+    let replaces_others = found.state == State::Cut;
+    if !replaces_others && slots.copies.is_empty() {
         return Ok(None);
     }
     let files = &subject.files;
@@ -180,14 +199,21 @@ pub(super) fn rewrite(
     let begin = |file: &Arc<File>| LogWriter::create(Arc::clone(file), header, settings);
     let (file, writer) = files.create_begun(context, 0, begin)?;
     let mut chain = Chain::of(subject, &found.live);
+    let mut written = Ok(());
     for number in &found.live {
-        let mut append = |first, count, payload: &[u8]| Ok(append(&writer, first, count, payload)?);
-        match chain.follow(&*files.open_file(*number)?, &mut append) {
+        let mut write = |first, count, payload: &[u8]| {
+            if replaces_others && written.is_ok() {
+                written = append(&writer, first, count, payload);
+            }
+            Ok(())
+        };
+        match chain.follow(&*files.open_file(*number)?, &mut write) {
             // It is why the log is written anew.
-            Err(error) if error.kind() == ErrorKind::Corrupt => {}
+            Err(error) if is_damage(&error) => {}
             followed => followed?,
         }
     }
+    written?;
     let flushed = subject.restored.last_sequence;
     let mut last_sequence = chain.last.unwrap_or(flushed);
     if !slots.copies.is_empty() && last_sequence < flushed {
@@ -213,7 +239,7 @@ pub(super) fn rewrite(
     }
     writer.seal()?;
     files.publish(&[file.number()])?;
-    Ok(Some(NewLog { number: file.number(), last_sequence }))
+    Ok(Some(NewLog { number: file.number(), replaces_others, last_sequence }))
 }
 
 fn append(

@@ -23,7 +23,7 @@ pub(crate) mod plan;
 mod slots;
 mod tables;
 
-use crate::engine::opening::{Access, OpenedFiles, open_files};
+use crate::engine::opening::{Access, OpenedFiles, open, open_files};
 use crate::engine::restore::{require_files, restore};
 use crate::environment::Environment;
 use crate::error::{Error, Result};
@@ -64,15 +64,26 @@ pub(crate) fn apply(
     given: Option<&Settings>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<RepairPlan> {
+    let subject = Subject::open(environment, home, given, Access::Read)?;
+    let journals = subject.map_or(Vec::new(), |subject| subject.look_at_journals());
     let subject = Subject::open(environment, home, given, Access::Write)?;
     let Some(mut subject) = subject else { return Ok(RepairPlan::default()) };
     let mut found = subject.look(progress)?;
+    found.add_journals(journals);
     if !found.plan().is_empty() {
         subject.keep_pieces(environment, &mut found)?;
         subject.change(&found)?;
     }
     subject.files.close(&[(FileKind::Manifest, subject.restored.manifest.extent())])?;
-    Ok(found.plan())
+    let are_mended = found.logs.state == logs::State::Mended;
+    let plan = found.plan();
+    drop((subject, found));
+    if are_mended {
+        // An opening writes what such logs have to tables or slots, and deletes them.
+        let opened = open(environment, home, given, Access::Write)?;
+        opened.engine.close(opened.is_written)?;
+    }
+    Ok(plan)
 }
 
 /// A database whose files are open.
@@ -97,7 +108,7 @@ enum Bytes {
     All(FileNumber),
     /// The file map, which has no entry in itself.
     Map,
-    /// The file is not there.
+    /// There is nothing to keep.
     Missing,
 }
 
@@ -124,6 +135,15 @@ impl Found {
         let of_tables = self.tables.iter_mut().flat_map(|table| table.pieces.iter_mut());
         let of_logs = self.logs.pieces.iter_mut();
         of_slots.chain(of_tables).chain(of_logs).chain(&mut self.journals)
+    }
+
+    /// Adds what an opening for writing has written anew itself: the last frame of a journal.
+    fn add_journals(&mut self, before: Vec<Piece>) {
+        for Piece { step, .. } in before {
+            if self.journals.iter().all(|piece| piece.step.file != step.file) {
+                self.journals.push(Piece { step, bytes: Bytes::Missing });
+            }
+        }
     }
 
     fn plan(&mut self) -> RepairPlan {
@@ -230,26 +250,27 @@ impl Subject {
         found.slots.mend_headers()?;
         let rewritten = tables::rewrite(self, &found.tables)?;
         let log = logs::rewrite(self, &found.logs, &found.slots)?;
-        let Restored { manifest, levels, slots, log_floor, last_sequence, .. } = &mut self.restored;
-        let mut state = levels.snapshot();
+        let restored = &mut self.restored;
+        let mut state = restored.levels.snapshot();
         state.retain(|(_, meta)| !found.tables.iter().any(|table| table.is(meta.number)));
         state.extend(rewritten);
-        found.slots.give_up(slots)?;
-        let durable_sequence = match &log {
-            Some(log) => {
-                *log_floor = log.number;
-                log.last_sequence
-            }
-            None => self.restored.durable_sequence,
-        };
+        found.slots.give_up(&mut restored.slots)?;
+        if let Some(log) = &log {
+            restored.durable_sequence = log.last_sequence;
+        }
+        let replacing = log.filter(|log| log.replaces_others);
+        if let Some(log) = &replacing {
+            restored.log_floor = log.number;
+        }
+        let Restored { slots, log_floor, last_sequence, .. } = &*restored;
         let edit = Edit {
-            totals: Some(self.restored.totals.clone()),
-            durable_sequence: Some(durable_sequence),
-            older_versions: self.restored.older_versions,
+            totals: Some(restored.totals.clone()),
+            durable_sequence: Some(restored.durable_sequence),
+            older_versions: restored.older_versions,
             ..Edit::of_state(state, slots, *log_floor, *last_sequence)
         };
-        manifest.write_afresh(&edit)?;
-        let old_logs = log.iter().flat_map(|_| found.logs.numbers.iter().copied());
+        restored.manifest.write_afresh(&edit)?;
+        let old_logs = replacing.iter().flat_map(|_| found.logs.numbers.iter().copied());
         let old_tables = found.tables.iter().map(TableFound::number);
         let old: Vec<_> = old_logs.chain(old_tables).collect();
         Ok(self.files.delete_files(&old)?)

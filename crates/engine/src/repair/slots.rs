@@ -13,8 +13,8 @@ use std::sync::Arc;
 use thermocline_device::ErrorKind as DeviceErrorKind;
 use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_slab::{
-    DamagedHeader, LiveSlots, LostRecord, LostSlot, RecordKind, SLAB_BYTES_MAX, SlabId, Slabs, Slot,
-    SlotSum,
+    DamagedHeader, LiveSlots, LostRecord, LostSlot, RecordKind, SLAB_BYTES_MAX, SlabId, Slabs,
+    Slot, SlotSum,
 };
 use thermocline_table::RecordKind as TableRecordKind;
 
@@ -168,7 +168,8 @@ impl SlotsFound {
         if let Some(why) = broken {
             return Err(Error::new(ErrorKind::Corrupt, format!("a record in a slot: {why}")));
         }
-        let copies = newest.into_iter().filter(|(key, (_, is_clean, _))| *is_clean && !logs.has(key));
+        let copies =
+            newest.into_iter().filter(|(key, (_, is_clean, _))| *is_clean && !logs.has(key));
         self.copies = copies.map(|(key, (_, _, value))| (key, value)).collect();
         for table in tables {
             table.count_copies(self.copies.iter().map(|(key, _)| &key[..]));
@@ -216,8 +217,8 @@ fn cost(
     let tables = tables.filter(|(_, table)| table.meta.overlaps(Some(key), Some(key)));
     // A table that cannot be read has a step of its own.
     let in_tables = tables.filter_map(|(_, table)| table.get(key, Sequence::MAX).ok()?);
-    let in_tables = in_tables
-        .map(|(trailer, _)| (trailer.sequence(), trailer.kind() == TableRecordKind::Put));
+    let in_tables =
+        in_tables.map(|(trailer, _)| (trailer.sequence(), trailer.kind() == TableRecordKind::Put));
     let best = in_tables.chain(in_slots).max();
     let older = best.filter(|(_, is_value)| *is_value).map(|(sequence, _)| sequence.0);
     Some(Lost::Record { key: key.clone(), sequence: lost.sequence.0, older })

@@ -51,8 +51,11 @@ fn a_repair_that_is_cut_off_anywhere_is_begun_again_and_comes_to_the_same() {
         let mut cut_off = 0;
         for most in 0.. {
             let devices = restore(&image);
-            let ended = environment(ending_after(&devices, most))
-                .repair(Path::new(HOME), None, &mut |_| {});
+            let ended = environment(ending_after(&devices, most)).repair(
+                Path::new(HOME),
+                None,
+                &mut |_| {},
+            );
             let is_done = ended.is_ok();
             let left = restore(&take(&devices));
             let again = environment(Arc::new(left.clone()))

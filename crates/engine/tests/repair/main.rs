@@ -10,7 +10,7 @@ mod hooked;
 mod support;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use support::{HOME, compare, environment, fixture, of_kind, repair, restore};
 use thermocline::{Lost, Preset};
@@ -123,10 +123,7 @@ fn what_is_damaged_is_kept_byte_by_byte() {
         let [step] = &plan.steps[..] else { panic!("{plan:?}") };
         let kept = step.kept_as.clone().unwrap();
         let after = support::take(&devices);
-        let of_kept = |file: &&(_, String, _)| {
-            let (path, name, _): &(std::path::PathBuf, String, Vec<u8>) = file;
-            path.join(name) == kept
-        };
+        let of_kept = |(path, name, _): &&(PathBuf, String, Vec<u8>)| path.join(name) == kept;
         let bytes = &after.iter().find(of_kept).unwrap().2;
         let whole = &damaged[index].2;
         let has = whole.windows(bytes.len()).any(|window| window == &bytes[..]);
