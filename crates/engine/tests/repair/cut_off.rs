@@ -40,7 +40,7 @@ fn a_repair_that_is_cut_off_anywhere_is_begun_again_and_comes_to_the_same() {
                 if kind == ".log" {
                     image[index].2[at..at + 512].fill(0xa5);
                 } else if image[index].2.len() > at {
-                    image[index].2[at.min(image[index].2.len() - 1)] ^= 1;
+                    image[index].2[at] ^= 1;
                 }
             }
         }
