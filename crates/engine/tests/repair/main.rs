@@ -59,7 +59,7 @@ fn a_lost_record_of_a_known_key_is_named_with_what_the_key_has_now() {
     let (image, model) = fixture(Preset::Hybrid);
     let mut named = BTreeMap::new();
     for index in of_kind(&image, ".slab") {
-        for at in (4096..image[index].2.len()).step_by(90) {
+        for at in (4096..image[index].2.len()).step_by(330) {
             let mut damaged = image.clone();
             damaged[index].2[at] ^= 4;
             let devices = restore(&damaged);
