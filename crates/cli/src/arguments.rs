@@ -398,8 +398,8 @@ pub enum CacheAction {
 /// Arguments of `repair`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Nothing changes without --apply; exit status 1 then where something is damaged. With it damaged pieces
-are kept in `lost` of their tier, and all that can be read stays. A repair that is cut off is begun
+Nothing changes without --apply; exit status 1 then where something is damaged. With it damaged
+pieces are kept in `lost` of their tier, and all that can be read stays. A repair that is cut off is begun
 again. What was lost comes back from a checkpoint alone.
 
 Examples:

@@ -31,7 +31,6 @@ use crate::iterator::TableIterator;
 use crate::key::{Trailer, seek_word};
 use crate::properties::Properties;
 use crate::read_ahead::ReadAhead;
-use crate::salvage::{self, LostBlocks, SalvageVisit};
 use crate::tail_copy::{TailCopy, TailCounts};
 use crate::verify::{self, VerifySummary};
 use bytes::Bytes;
@@ -40,9 +39,8 @@ use std::sync::Arc;
 use thermocline_device::{Buffer, Error, File, ReadAt, Result, TierIndex};
 use thermocline_foundation::checksum::checksum;
 use thermocline_foundation::compression::{PLAIN, decompress};
-use thermocline_foundation::mend::mend;
 use thermocline_foundation::sync::Mutex;
-use thermocline_foundation::{FileNumber, Place, Planted, Sequence, planted};
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 
 /// An open table.
 #[derive(Debug)]
@@ -78,28 +76,8 @@ impl TableReader {
         Self::with_tail(file, cache, file_bytes, &tail)
     }
 
-    /// As [`TableReader::open`], with single flipped bits of footer, properties and top index
-    /// turned back, as their checksums tell them: for a repair, which writes what it can read to
-    /// another file.
-    pub fn open_mended(file: Arc<File>, cache: Arc<BlockCache>) -> Result<Self> {
-        let file_bytes = length_of(&file)?;
-        let mut tail = Tail::read(&file, file_bytes)?;
-        let mut bytes = tail.bytes.to_vec();
-        let at = bytes.len() - PAGE as usize;
-        mend_sealed(&file.place(file_bytes - PAGE), &mut bytes[at..]);
-        let place = file.place(file_bytes - PAGE);
-        let footer = Footer::decode(&bytes[at..], &place, &|| file.describe())?;
-        for address in [footer.properties, footer.top_index] {
-            if let Some(range) = tail.range_of(address) {
-                mend_sealed(&bound_to(file.place(address.offset)), &mut bytes[range]);
-            }
-        }
-        tail.bytes = bytes.into();
-        Self::with_tail(file, cache, file_bytes, &tail)
-    }
-
     /// The table of so many bytes of which `tail` are the last.
-    fn with_tail(
+    pub(crate) fn with_tail(
         file: Arc<File>,
         cache: Arc<BlockCache>,
         file_bytes: u64,
@@ -183,15 +161,6 @@ impl TableReader {
     /// file.
     pub fn verify(&self, progress: &mut dyn FnMut(u64)) -> Result<VerifySummary> {
         verify::verify(self, progress)
-    }
-
-    /// Gives every entry that can still be read to `visit`, in order, and says what cannot. A
-    /// single flipped bit of an index partition is turned back.
-    ///
-    /// # Errors
-    /// Those of `visit`, and of the device that are not about a block.
-    pub fn salvage(&self, visit: &mut SalvageVisit<'_>) -> Result<Vec<LostBlocks>> {
-        salvage::salvage(self, visit)
     }
 
     /// What the table says of itself.
@@ -479,23 +448,23 @@ impl TableReader {
 }
 
 /// The last bytes of a file, read at once: footer, properties and, but in large tables, top index.
-struct Tail {
+pub(crate) struct Tail {
     start: u64,
-    bytes: Bytes,
+    pub bytes: Bytes,
 }
 
 /// Four pages: room for the top index of about 250 partitions.
 const TAIL_BYTES: u64 = 16 << 10;
 
 impl Tail {
-    fn read(file: &File, file_bytes: u64) -> Result<Self> {
+    pub fn read(file: &File, file_bytes: u64) -> Result<Self> {
         let start = file_bytes.saturating_sub(TAIL_BYTES);
         let bytes = Bytes::from_owner(file.read(start, (file_bytes - start) as usize)?);
         Ok(Self { start, bytes })
     }
 
     /// Where the block at `address` lies in the tail, if it does.
-    fn range_of(&self, address: BlockAddress) -> Option<Range<usize>> {
+    pub fn range_of(&self, address: BlockAddress) -> Option<Range<usize>> {
         let end = self.start + self.bytes.len() as u64;
         if address.offset < self.start || address.end() > end {
             return None;
@@ -513,21 +482,13 @@ impl Tail {
 }
 
 /// The length of a table's file, which is whole pages.
-fn length_of(file: &File) -> Result<u64> {
+pub(crate) fn length_of(file: &File) -> Result<u64> {
     let file_bytes = file.len()?;
     if file_bytes < PAGE || !file_bytes.is_multiple_of(PAGE) {
         let why = format!("its length of {file_bytes} bytes is not that of a table");
         return Err(Error::corrupt(file.describe(), 0, why));
     }
     Ok(file_bytes)
-}
-
-/// Turns a single flipped bit back of bytes whose last four are the checksum of the others.
-pub(crate) fn mend_sealed(place: &Place, sealed: &mut [u8]) {
-    let Some((body, sum)) = sealed.split_last_chunk_mut::<4>() else { return };
-    if mend(place, body, u32::from_le_bytes(*sum)) {
-        *sum = checksum(place, body).to_le_bytes();
-    }
 }
 
 /// Carries out `read`, of a block of `table`.

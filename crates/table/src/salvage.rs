@@ -8,11 +8,16 @@
 //! Any thread; reads block by block, so it is for tables that are known to be damaged.
 
 use crate::block::{Block, Coding, Cursor};
-use crate::format::{BlockAddress, bound_to};
+use crate::block_cache::BlockCache;
+use crate::format::{BlockAddress, Footer, PAGE, bound_to};
 use crate::key::{Trailer, compare_words};
-use crate::reader::{TableReader, mend_sealed, open_buffer, parse, read_block};
+use crate::reader::{TableReader, Tail, length_of, open_buffer, parse, read_block};
 use std::cmp::Ordering;
-use thermocline_device::{Error, ErrorKind, Result};
+use std::sync::Arc;
+use thermocline_device::{Error, ErrorKind, File, Result};
+use thermocline_foundation::Place;
+use thermocline_foundation::checksum::checksum;
+use thermocline_foundation::mend::mend;
 
 /// Takes an entry: key, trailer, value.
 pub type SalvageVisit<'a> = dyn FnMut(&[u8], Trailer, &[u8]) -> Result<()> + 'a;
@@ -30,10 +35,46 @@ pub struct LostBlocks {
     pub error: Error,
 }
 
-pub(crate) fn salvage(
-    table: &TableReader,
-    visit: &mut SalvageVisit<'_>,
-) -> Result<Vec<LostBlocks>> {
+impl TableReader {
+    /// As [`TableReader::open`], with single flipped bits of footer, properties and top index
+    /// turned back, as their checksums tell them: for a repair, which writes what it can read to
+    /// another file.
+    pub fn open_mended(file: Arc<File>, cache: Arc<BlockCache>) -> Result<Self> {
+        let file_bytes = length_of(&file)?;
+        let mut tail = Tail::read(&file, file_bytes)?;
+        let mut bytes = tail.bytes.to_vec();
+        let at = bytes.len() - PAGE as usize;
+        mend_sealed(&file.place(file_bytes - PAGE), &mut bytes[at..]);
+        let place = file.place(file_bytes - PAGE);
+        let footer = Footer::decode(&bytes[at..], &place, &|| file.describe())?;
+        for address in [footer.properties, footer.top_index] {
+            if let Some(range) = tail.range_of(address) {
+                mend_sealed(&bound_to(file.place(address.offset)), &mut bytes[range]);
+            }
+        }
+        tail.bytes = bytes.into();
+        Self::with_tail(file, cache, file_bytes, &tail)
+    }
+
+    /// Gives every entry that can still be read to `visit`, in order, and says what cannot. A
+    /// single flipped bit of an index partition is turned back.
+    ///
+    /// # Errors
+    /// Those of `visit`, and of the device that are not about a block.
+    pub fn salvage(&self, visit: &mut SalvageVisit<'_>) -> Result<Vec<LostBlocks>> {
+        salvage(self, visit)
+    }
+}
+
+/// Turns a single flipped bit back of bytes whose last four are the checksum of the others.
+fn mend_sealed(place: &Place, sealed: &mut [u8]) {
+    let Some((body, sum)) = sealed.split_last_chunk_mut::<4>() else { return };
+    if mend(place, body, u32::from_le_bytes(*sum)) {
+        *sum = checksum(place, body).to_le_bytes();
+    }
+}
+
+fn salvage(table: &TableReader, visit: &mut SalvageVisit<'_>) -> Result<Vec<LostBlocks>> {
     let mut walk = Walk { table, visit, last: None, after: None, lost: Vec::new() };
     let broken = |why| table.broken(table.top(), why);
     let mut top = Cursor::new(table.top().clone());
