@@ -108,6 +108,8 @@ pub enum Command {
     Profile(Profile),
     /// Check every stored byte; exit status 0 only when all is well
     Verify,
+    /// Say what is damaged and what that costs; --apply: take it out of use, so that all else works
+    Repair(Repair),
 }
 
 /// Arguments of `try`.
@@ -394,6 +396,26 @@ pub enum CacheAction {
         /// 1MiB to 2TiB, or 0; half of the tier at most
         size: ByteSize,
     },
+}
+
+/// Arguments of `repair`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Nothing changes without --apply; exit status 1 then where something is damaged. With it damaged
+pieces are kept in `lost` of their tier, and all that can be read stays. A repair that is cut off is begun
+again. What was lost comes back from a checkpoint alone.
+
+Examples:
+  thermocline --db store repair
+  thermocline --db store repair --apply
+  thermocline --db store verify")]
+pub struct Repair {
+    /// Only say what would be done, as without it
+    #[arg(long, conflicts_with = "apply")]
+    pub dry_run: bool,
+    /// Do it
+    #[arg(long)]
+    pub apply: bool,
 }
 
 /// Arguments of `profile`.

@@ -58,6 +58,14 @@ pub fn open_resized(arguments: &Database, size: ByteSize) -> Result<Db> {
     Ok(open_as(&home, Some(&settings), arguments.read_only)?)
 }
 
+/// Where the database is, and the settings that replace its own, for a command that opens it as a
+/// whole.
+pub fn home_and_settings(arguments: &Database) -> Result<(PathBuf, Option<Settings>)> {
+    let home = home(arguments)?;
+    let settings = named_settings(&home, arguments)?;
+    Ok((home, settings))
+}
+
 /// As [`open`], for a command that changes nothing: for reading only where nothing can be written.
 pub fn open_to_read(arguments: &Database) -> Result<Db> {
     let home = home(arguments)?;

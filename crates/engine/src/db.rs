@@ -19,6 +19,7 @@ use crate::front::Submission;
 use crate::jobs::{Planner, Progress};
 use crate::read::cursor::Cursor;
 use crate::read::range::ScanRange;
+use crate::repair::{self, plan::RepairPlan};
 use crate::requests::ReadKind;
 use crate::requests::room::HasRoom;
 use crate::requests::ticket::Ticket;
@@ -101,6 +102,20 @@ impl Db {
     /// it was written. Changes are errors of kind `ReadOnly`.
     pub fn open_read_only(home: impl AsRef<Path>) -> Result<Self> {
         Environment::default().open_read_only(home.as_ref())
+    }
+
+    /// What is damaged in the database at `home`, and what [`Db::repair`] would do about it. Reads
+    /// everything and changes nothing; the database is not open meanwhile.
+    pub fn plan_repair(home: impl AsRef<Path>) -> Result<RepairPlan> {
+        Environment::default().plan_repair(home.as_ref(), None, &mut |_| {})
+    }
+
+    /// Makes the database at `home` one that opens for writing and verifies: keeps damaged pieces
+    /// in `lost` of their tier, takes them out of use, and says which records are gone or older
+    /// than they were. Nothing is deleted of which there is no copy in `lost`; a repair that is cut off
+    /// is begun again.
+    pub fn repair(home: impl AsRef<Path>) -> Result<RepairPlan> {
+        Environment::default().repair(home.as_ref(), None, &mut |_| {})
     }
 
     /// The settings that the database at `home` keeps, without tiers, which are another file's.
@@ -407,6 +422,27 @@ impl Environment {
     /// mounted elsewhere, or memory is scarce.
     pub fn open_read_only_with(&self, home: &Path, settings: &Settings) -> Result<Db> {
         Ok(Db::of(opening::open(self, home, Some(settings), Access::Read)?, self))
+    }
+
+    /// As [`Db::plan_repair`], with other settings, as [`Environment::open_read_only_with`] has
+    /// them. `progress` is told how much was read.
+    pub fn plan_repair(
+        &self,
+        home: &Path,
+        settings: Option<&Settings>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<RepairPlan> {
+        repair::plan(self, home, settings, progress)
+    }
+
+    /// As [`Db::repair`], with other settings.
+    pub fn repair(
+        &self,
+        home: &Path,
+        settings: Option<&Settings>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<RepairPlan> {
+        repair::apply(self, home, settings, progress)
     }
 
     /// As [`Db::kept_settings`].

@@ -77,7 +77,7 @@ pub use format::{Broken, Record, RecordKind, Slot, record_bytes};
 pub use live::{LiveError, LiveSlots, SlabLive, SlabShape, SlotSum};
 pub use removal::FreesHeld;
 pub use reservation::Reservation;
-pub use salvage::Salvage;
+pub use salvage::{LostRecord, LostSlot, Salvage};
 pub use size_class::{SLAB_BYTES_MAX, SLAB_BYTES_MIN, SizeClass, SizeClasses};
 pub use slabs::{DamagedHeader, Slabs};
 pub use stats::{ClassStats, KeptReads, SlabStats};

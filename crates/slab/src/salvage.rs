@@ -37,7 +37,56 @@ pub struct Salvage<T> {
     pub damage: Vec<Error>,
     /// Records of unknown keys are missing, of which none is newer than this.
     pub newest_missing: Option<Sequence>,
+    /// The slots without an intact record of their own: for a repair, which gives them up.
+    pub lost: Vec<LostSlot>,
+    /// The sum of the others.
+    pub sum_of_others: SlotSum,
+    /// Every record in another slot is proved.
+    pub are_others_proved: bool,
 }
+
+/// A live slot whose record cannot be given out.
+#[derive(Clone, Debug)]
+pub struct LostSlot {
+    /// Its place in the slab.
+    pub slot: u32,
+    /// Where it begins, in bytes from the start of the file.
+    pub offset: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// What record it had, where a single flipped bit is all that is wrong with it.
+    pub record: Option<LostRecord>,
+    /// What is wrong.
+    pub error: Error,
+}
+
+/// What is known of a record that is lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostRecord {
+    /// Its key.
+    pub key: Vec<u8>,
+    /// Its sequence.
+    pub sequence: Sequence,
+    /// It was a copy of what a table has.
+    pub is_clean: bool,
+}
+
+impl LostSlot {
+    fn new(slab: &Slab, slot: u32, record: Option<LostRecord>, error: Error) -> Self {
+        let (offset, bytes) = (slab.shape.offset(slot), u64::from(slab.shape.slot_bytes));
+        Self { slot, offset, bytes, record, error }
+    }
+}
+
+/// Which records of a slab hold what the manifest counts.
+enum Proved {
+    All,
+    AllBut(u32),
+    Nothing,
+}
+
+/// What is wrong with a slot whose last write was lost.
+const OLDER_RECORD: &str = "it holds an older record than it should";
 
 /// A live slot, as it was found.
 enum Found {
@@ -61,6 +110,7 @@ impl Slabs {
     ) -> Result<Salvage<T>> {
         let slab = self.slab(id)?;
         let (mut found, mut kept, mut damage) = (Vec::new(), Vec::new(), Vec::new());
+        let mut lost = Vec::new();
         let mut slots = live.slots.first_from(0);
         while let Some(slot) = slots {
             slots = live.slots.first_from(slot + 1);
@@ -69,7 +119,14 @@ impl Slabs {
                 Ok(record) => Ok(record),
                 Err(error) if is_of_slot(&error) => {
                     let looked = look(&slab, slot);
-                    damage.push(describe(&looked, &error));
+                    let error = describe(&looked, &error);
+                    let record = looked.as_ref().ok().map(|record| LostRecord {
+                        key: record.key().to_vec(),
+                        sequence: record.sequence(),
+                        is_clean: record.is_clean(),
+                    });
+                    damage.push(error.clone());
+                    lost.push(LostSlot::new(&slab, slot, record, error));
                     looked
                 }
                 Err(error) => return Err(error),
@@ -83,10 +140,25 @@ impl Slabs {
             ));
             kept.extend(record.ok().map(|record| (slot, keep(address, &record))));
         }
-        let (is_proved, newest_missing) = judge(&slab, live, newest, &found, &mut damage);
-        kept.retain(|(slot, _)| is_proved(*slot));
+        let (proved, newest_missing) = judge(&slab, live, newest, &found, &mut damage);
+        match proved {
+            Proved::All => {}
+            Proved::AllBut(stale) => {
+                kept.retain(|(slot, _)| *slot != stale);
+                let error = slab.corrupt(stale, OLDER_RECORD);
+                lost.push(LostSlot::new(&slab, stale, None, error));
+            }
+            Proved::Nothing => kept.clear(),
+        }
+        let is_lost = |slot: &u32| lost.iter().any(|lost| lost.slot == *slot);
+        let others = found.iter().filter(|(slot, _)| !is_lost(slot));
+        let sum_of_others = others.fold(SlotSum::default(), |sum, (slot, found)| match found {
+            Found::Record(sequence) => sum.plus(*slot, *sequence),
+            Found::Nothing(_) => sum,
+        });
+        let are_others_proved = !matches!(proved, Proved::Nothing);
         let proved: Vec<_> = kept.into_iter().map(|(_, kept)| kept).collect();
-        Ok(Salvage { proved, damage, newest_missing })
+        Ok(Salvage { proved, damage, newest_missing, lost, sum_of_others, are_others_proved })
     }
 
     /// What is wrong with a slot that a reader found damaged, with its key where that is known.
@@ -158,7 +230,7 @@ fn judge(
     newest: Sequence,
     found: &[(u32, Found)],
     damage: &mut Vec<Error>,
-) -> (Box<dyn Fn(u32) -> bool>, Option<Sequence>) {
+) -> (Proved, Option<Sequence>) {
     let may_be = |sequence: &Sequence| (Sequence(1)..=newest).contains(sequence);
     let mut sum = SlotSum::default();
     let mut missing = Vec::new();
@@ -168,14 +240,13 @@ fn judge(
             Found::Nothing(claimed) => missing.push((*slot, *claimed)),
         }
     }
-    let all = |newest| -> (Box<dyn Fn(u32) -> bool>, _) { (Box::new(|_| true), newest) };
     if missing.is_empty() && sum == live.sum {
-        return all(None);
+        return (Proved::All, None);
     }
     if let [(slot, _)] = missing[..] {
         let sequence = sum.lacks(slot, live.sum);
         if may_be(&sequence) {
-            return all(Some(sequence));
+            return (Proved::All, Some(sequence));
         }
     }
     if missing.is_empty() {
@@ -185,8 +256,8 @@ fn judge(
             may_be(&lacks).then_some((*slot, lacks))
         });
         if let Some((slot, lacks)) = stale {
-            damage.push(slab.corrupt(slot, "it holds an older record than it should"));
-            return (Box::new(move |other| other != slot), Some(lacks));
+            damage.push(slab.corrupt(slot, OLDER_RECORD));
+            return (Proved::AllBut(slot), Some(lacks));
         }
         damage.push(slab.corrupt_sum());
     }
@@ -195,8 +266,8 @@ fn judge(
     if let Some(claimed) = claimed.filter(|claimed| !claimed.is_empty()) {
         let whole = claimed.iter().fold(sum, |sum, (slot, sequence)| sum.plus(*slot, *sequence));
         if whole == live.sum {
-            return all(claimed.iter().map(|(_, sequence)| *sequence).max());
+            return (Proved::All, claimed.iter().map(|(_, sequence)| *sequence).max());
         }
     }
-    (Box::new(|_| false), Some(newest))
+    (Proved::Nothing, Some(newest))
 }

@@ -15,7 +15,7 @@
 
 use crate::address::{SlabId, SlotAddress};
 use crate::allocation::{Allocation, SlabSlots};
-use crate::format::HEADER_BYTES;
+use crate::format::{HEADER_BYTES, encode_header};
 use crate::live::{LiveSlots, SlabShape};
 use crate::size_class::{SLAB_BYTES_MIN, SizeClasses};
 use crate::slab::Slab;
@@ -25,7 +25,7 @@ use thermocline_device::{
     Error, ErrorKind, File, FileKind, ReadAt, Result, TieredFiles, read_batch, sync_batch,
 };
 use thermocline_foundation::sync::{ArcSwap, Mutex};
-use thermocline_foundation::{Counter, FileNumber, Planted, planted};
+use thermocline_foundation::{Counter, FileNumber, Planted, planted, sync_site};
 
 /// All slabs by id; none where one was removed.
 pub(crate) type Table = Vec<Option<Arc<Slab>>>;
@@ -48,6 +48,8 @@ const OPENED_AT_ONCE: usize = 256;
 /// A slab of which the header page, or the file's length, is not as the manifest says.
 #[derive(Debug)]
 pub struct DamagedHeader {
+    /// The slab's file.
+    pub file: FileNumber,
     /// What is wrong.
     pub error: Error,
     /// The file has all slots.
@@ -149,6 +151,15 @@ impl Slabs {
         self.allocation.lock().by_file.get(&file).copied()
     }
 
+    /// Writes the header page of a slab anew, as the manifest has it, and gives the file its length
+    /// back. For a repair, before anything else is written.
+    pub fn mend_header(&self, id: SlabId) -> Result<()> {
+        let slab = self.slab(id)?;
+        slab.file.allocate(slab.shape.file_bytes())?;
+        slab.file.write(0, encode_header(&slab.file.place(0), slab.shape)).1?;
+        sync_site("slab-header", || slab.file.sync())
+    }
+
     /// Makes what was written to the slabs durable, all at once. Each id once, in any order.
     ///
     /// # Errors
@@ -227,7 +238,7 @@ fn check_headers(slabs: &[(Arc<File>, SlabShape)], damage: &mut Vec<DamagedHeade
         match page.and_then(|page| Slab::check_header(file, &page, *shape)) {
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 let is_long_enough = file.len()? >= shape.file_bytes();
-                damage.push(DamagedHeader { error, is_long_enough });
+                damage.push(DamagedHeader { file: file.number(), error, is_long_enough });
             }
             checked => checked?,
         }

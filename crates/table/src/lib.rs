@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   TableWriter   add entries in order, finish
-//!   TableReader   get, probe + fetch + get_in (batched look-ups), iter, verify
+//!   TableReader   get, probe + fetch + get_in (batched look-ups), iter, verify, salvage
 //!     index, filter   which block; whether at all
 //!     BlockCache      verified, decompressed blocks in memory
 //!     SecondLevel     copies of stored blocks on a faster device, if the engine keeps any
@@ -33,6 +33,7 @@ pub mod key;
 pub mod properties;
 mod read_ahead;
 pub mod reader;
+mod salvage;
 mod tail_copy;
 mod verify;
 pub mod writer;
@@ -47,6 +48,7 @@ pub use key::{RecordKind, Trailer, compare};
 pub use properties::Properties;
 pub use read_ahead::ReadAhead;
 pub use reader::{Probe, TableReader};
+pub use salvage::{LostBlocks, SalvageVisit};
 pub use tail_copy::TailCounts;
 pub use thermocline_foundation::Compression;
 pub use verify::VerifySummary;

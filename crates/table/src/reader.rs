@@ -34,6 +34,7 @@ use crate::read_ahead::ReadAhead;
 use crate::tail_copy::{TailCopy, TailCounts};
 use crate::verify::{self, VerifySummary};
 use bytes::Bytes;
+use std::ops::Range;
 use std::sync::Arc;
 use thermocline_device::{Buffer, Error, File, ReadAt, Result, TierIndex};
 use thermocline_foundation::checksum::checksum;
@@ -70,12 +71,18 @@ impl TableReader {
     /// with `Corrupt` where they are not intact or belong to another file, and with `NewerFormat`
     /// where a later version wrote them.
     pub fn open(file: Arc<File>, cache: Arc<BlockCache>) -> Result<Self> {
-        let file_bytes = file.len()?;
-        if file_bytes < PAGE || !file_bytes.is_multiple_of(PAGE) {
-            let why = format!("its length of {file_bytes} bytes is not that of a table");
-            return Err(Error::corrupt(file.describe(), 0, why));
-        }
+        let file_bytes = length_of(&file)?;
         let tail = Tail::read(&file, file_bytes)?;
+        Self::with_tail(file, cache, file_bytes, &tail)
+    }
+
+    /// The table of so many bytes of which `tail` are the last.
+    pub(crate) fn with_tail(
+        file: Arc<File>,
+        cache: Arc<BlockCache>,
+        file_bytes: u64,
+        tail: &Tail,
+    ) -> Result<Self> {
         let at = file_bytes - PAGE;
         let page = &tail.bytes[tail.bytes.len() - PAGE as usize..];
         let footer = Footer::decode(page, &file.place(at), &|| file.describe())?;
@@ -462,31 +469,47 @@ impl TableReader {
 }
 
 /// The last bytes of a file, read at once: footer, properties and, but in large tables, top index.
-struct Tail {
+pub(crate) struct Tail {
     start: u64,
-    bytes: Bytes,
+    pub bytes: Bytes,
 }
 
 /// Four pages: room for the top index of about 250 partitions.
 const TAIL_BYTES: u64 = 16 << 10;
 
 impl Tail {
-    fn read(file: &File, file_bytes: u64) -> Result<Self> {
+    pub fn read(file: &File, file_bytes: u64) -> Result<Self> {
         let start = file_bytes.saturating_sub(TAIL_BYTES);
         let bytes = Bytes::from_owner(file.read(start, (file_bytes - start) as usize)?);
         Ok(Self { start, bytes })
     }
 
-    /// The raw bytes of a block, in memory of their own, from the tail where it lies in it.
-    fn block(&self, file: &File, address: BlockAddress) -> Result<Bytes> {
+    /// Where the block at `address` lies in the tail, if it does.
+    pub fn range_of(&self, address: BlockAddress) -> Option<Range<usize>> {
         let end = self.start + self.bytes.len() as u64;
         if address.offset < self.start || address.end() > end {
-            return read_block(file, address);
+            return None;
         }
         let at = (address.offset - self.start) as usize;
-        let stored = self.bytes.slice(at..at + address.len as usize);
+        Some(at..at + address.len as usize)
+    }
+
+    /// The raw bytes of a block, in memory of their own, from the tail where it lies in it.
+    fn block(&self, file: &File, address: BlockAddress) -> Result<Bytes> {
+        let Some(range) = self.range_of(address) else { return read_block(file, address) };
+        let stored = self.bytes.slice(range);
         open_shared(file, address, &stored).map(|raw| Bytes::copy_from_slice(&raw))
     }
+}
+
+/// The length of a table's file, which is whole pages.
+pub(crate) fn length_of(file: &File) -> Result<u64> {
+    let file_bytes = file.len()?;
+    if file_bytes < PAGE || !file_bytes.is_multiple_of(PAGE) {
+        let why = format!("its length of {file_bytes} bytes is not that of a table");
+        return Err(Error::corrupt(file.describe(), 0, why));
+    }
+    Ok(file_bytes)
 }
 
 /// Carries out `read`, of a block of `table`.

@@ -15,7 +15,7 @@ use std::{fs, io};
 const SOURCES: &str = "crates/engine/src";
 
 /// The rooms in order, each with the files and folders that belong to it. The longest match counts.
-const ROOMS: [(&str, &[&str]); 21] = [
+const ROOMS: [(&str, &[&str]); 22] = [
     ("limits", &["limits.rs"]),
     ("error", &["error.rs"]),
     ("jobs", &["jobs/"]),
@@ -36,6 +36,7 @@ const ROOMS: [(&str, &[&str]); 21] = [
     ("read", &["read/"]),
     ("requests", &["requests/"]),
     ("engine", &["engine/"]),
+    ("repair", &["repair/"]),
     ("db", &["db.rs", "builder.rs", "db/"]),
 ];
 

@@ -10,6 +10,7 @@ mod get;
 mod host_tiers;
 mod profile;
 mod put;
+mod repair;
 mod scan;
 pub mod stats;
 pub mod tiers;
@@ -40,5 +41,6 @@ pub fn run(arguments: Arguments) -> Result<()> {
         Command::Cache(arguments) => cache::run(database, &arguments, json),
         Command::Profile(arguments) => profile::run(&arguments, json),
         Command::Verify => verify::run(database, json),
+        Command::Repair(arguments) => repair::run(database, &arguments, json),
     }
 }

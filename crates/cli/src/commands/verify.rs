@@ -26,7 +26,7 @@ pub fn run(database: &Database, json: bool) -> Result<()> {
     match report.problems.len() as u64 {
         0 => Ok(()),
         problems => Err(Failure::new(format!(
-            "{} in {}; restore the database from a checkpoint",
+            "{} in {}; restore the database from a checkpoint, or see what `repair` can do",
             text::counted(problems, "problem"),
             database.db.display()
         ))),

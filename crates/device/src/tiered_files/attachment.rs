@@ -17,7 +17,7 @@ use crate::identity::{self, Identity};
 use crate::small_file;
 use crate::tier::TierIndex;
 use std::path::Path;
-use thermocline_foundation::sync_site;
+use thermocline_foundation::{FileNumber, sync_site};
 
 /// A text longer than this is damage.
 const TEXT_BYTES_MAX: usize = 256 << 10;
@@ -123,10 +123,19 @@ impl TieredFiles {
                 problems.push((tier.index(), error));
             }
         }
-        let map = self.map.lock();
-        if let Err(error) = map.journal().reread(|_| Ok(())) {
+        if let Err(error) = self.verify_map() {
             problems.push((TierIndex(0), error));
         }
         problems
+    }
+
+    /// Reads the file map again, with nothing turned back.
+    pub fn verify_map(&self) -> Result<()> {
+        self.map.lock().journal().reread(|_| Ok(()))
+    }
+
+    /// The number of the file map.
+    pub fn map_number(&self) -> FileNumber {
+        self.map.lock().number()
     }
 }

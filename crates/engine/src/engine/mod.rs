@@ -13,7 +13,7 @@ mod migration;
 pub(crate) mod open_files;
 pub(crate) mod opening;
 mod relief;
-mod restore;
+pub(crate) mod restore;
 mod small_devices;
 pub(crate) mod stats;
 pub(crate) mod verify;

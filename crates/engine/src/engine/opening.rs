@@ -116,6 +116,27 @@ pub(crate) fn open(
     given: Option<&Settings>,
     access: Access,
 ) -> Result<Opened> {
+    let OpenedFiles { files, settings, placement, changed } =
+        open_files(environment, home, given, access)?;
+    start(environment, &files, settings, placement, changed)
+}
+
+/// The files of a store, and the settings that hold for it.
+pub(crate) struct OpenedFiles {
+    pub files: Arc<TieredFiles>,
+    pub settings: Settings,
+    placement: Arc<dyn Placement>,
+    /// Settings to keep, where they differ from those that are kept.
+    changed: Option<String>,
+}
+
+/// Opens the files of the store at `home` and nothing that is in them.
+pub(crate) fn open_files(
+    environment: &Environment,
+    home: &Path,
+    given: Option<&Settings>,
+    access: Access,
+) -> Result<OpenedFiles> {
     let (kept, text) = read_settings(environment, home)?;
     let is_guessed = kept.is_none() && given.is_none_or(|given| given.preset.is_none());
     let kept = kept.unwrap_or_default();
@@ -146,7 +167,7 @@ pub(crate) fn open(
     let specs = files.tiers().iter().map(|tier| tier.spec());
     settings.tiers =
         specs.map(|spec| Tier::new(&spec.path, spec.capacity).driver(&spec.driver)).collect();
-    start(environment, &Arc::new(files), settings, placement, changed)
+    Ok(OpenedFiles { files: Arc::new(files), settings, placement, changed })
 }
 
 /// The settings that the store at `home` keeps, without tiers.

@@ -167,7 +167,9 @@ fn a_damaged_header_page_costs_no_record() {
     let open = |live: &LiveSlots| Slabs::open_damaged(Arc::clone(&files), SLAB_BYTES, live);
     assert!(Slabs::open(Arc::clone(&files), SLAB_BYTES, &lives).is_err());
     let (slabs, damage) = open(&lives).unwrap();
-    let [DamagedHeader { error, is_long_enough: true }] = &damage[..] else { panic!("{damage:?}") };
+    let [DamagedHeader { error, is_long_enough: true, .. }] = &damage[..] else {
+        panic!("{damage:?}")
+    };
     assert!(error.to_string().contains("header page"), "{error}");
     assert_eq!(scan_all(&slabs, &lives).unwrap(), [1, 2, 3, 4, 5, 6]);
     assert_eq!(slabs.id_of(number).and_then(|id| slabs.shape(id)), Some(live.shape));

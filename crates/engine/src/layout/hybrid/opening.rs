@@ -111,7 +111,7 @@ fn read_slabs(
     let (slabs, met) = Slabs::open_damaged(Arc::clone(&shared.files), slab_bytes, live)?;
     slabs.set_slab_bytes_min(room_bytes / SLABS_MAX);
     let mut damage = Damage::default();
-    for DamagedHeader { error, is_long_enough } in met {
+    for DamagedHeader { error, is_long_enough, .. } in met {
         match is_long_enough {
             // The manifest says what a header page does, and nothing else needs it.
             true => tracing::error!(%error, "a slab goes on without its header page"),

@@ -57,7 +57,10 @@ impl Damage {
             1 => String::new(),
             count => format!(" (and {} more)", count - 1),
         };
-        Some(Error::new(first.kind(), format!("{first}{others}; `verify` shows all damage")))
+        Some(Error::new(
+            first.kind(),
+            format!("{first}{others}; `verify` shows all damage, `repair` takes it out of use"),
+        ))
     }
 
     /// A look-up that no memtable has answered may go on: what is `found` in slots, or below where

@@ -1,0 +1,211 @@
+//! `repair`: what is damaged, what that costs, and taking it out of use.
+
+use crate::arguments::{Database, Repair};
+use crate::failure::{Failure, Result};
+use crate::output::Output;
+use crate::progress::Bar;
+use crate::{store, text};
+use serde::Serialize;
+use std::path::Path;
+use thermocline::{Environment, Lost, RepairPlan, RepairStep};
+use thermocline_foundation::ByteSize;
+
+/// Shows what a repair would do, or does it.
+pub fn run(database: &Database, arguments: &Repair, json: bool) -> Result<()> {
+    if arguments.apply && database.read_only {
+        let text = "--apply writes to the database; leave --read-only out";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    let (home, settings) = store::home_and_settings(database)?;
+    let (environment, settings) = (Environment::default(), settings.as_ref());
+    let bar = Bar::new("reading", Some(0));
+    let mut show = |progress| bar.show(&progress);
+    let plan = match arguments.apply {
+        true => environment.repair(&home, settings, &mut show)?,
+        false => environment.plan_repair(&home, settings, &mut show)?,
+    };
+    drop(bar);
+    let mut output = Output::new();
+    match json {
+        true => output.json(&Shown::of(&plan, arguments.apply))?,
+        false => print(&plan, arguments.apply, &mut output)?,
+    }
+    output.finish()?;
+    match plan.steps.len() as u64 {
+        damaged if damaged > 0 && !arguments.apply => Err(Failure::new(format!(
+            "{} damaged in {}, and nothing was changed; `repair --apply` takes them out of use",
+            text::counted(damaged, "piece"),
+            database.db.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn print(plan: &RepairPlan, is_applied: bool, output: &mut Output) -> Result<()> {
+    for step in &plan.steps {
+        output.line(format!("{} (tier {})", step.file, step.tier))?;
+        output.line(format!("  damage  {}", step.damage))?;
+        output.line(format!("  repair  {}", step.repair))?;
+        for lost in &step.lost {
+            output.line(format!("  lost    {}", describe(lost)))?;
+        }
+        if let Some(kept) = &step.kept_as {
+            output.line(format!("  kept    {}", kept.display()))?;
+        }
+    }
+    let found = match (plan.steps.len() as u64, is_applied) {
+        (0, _) => "nothing is damaged".to_owned(),
+        (damaged, true) => format!("repaired {}", text::counted(damaged, "piece")),
+        (damaged, false) => format!("found {} to repair", text::counted(damaged, "piece")),
+    };
+    let cost = match plan.loses_nothing() {
+        _ if plan.is_empty() => "",
+        true => "; no record is lost",
+        false => "; records are lost",
+    };
+    let (files, bytes) = (text::counted(plan.files, "file"), ByteSize(plan.bytes));
+    output.line(format!("read {files}, {bytes}: {found}{cost}"))
+}
+
+/// One line on what is lost.
+fn describe(lost: &Lost) -> String {
+    match lost {
+        Lost::Record { key, sequence, older } => {
+            let key = text::escape(key);
+            match older {
+                Some(older) => format!(
+                    "key {key}: the record of sequence {sequence}; it has an older one, of {older}"
+                ),
+                None => format!("key {key}: the record of sequence {sequence}; the key is gone"),
+            }
+        }
+        Lost::UnknownRecord => {
+            "one record of an unknown key, which is gone or has an older one".to_owned()
+        }
+        Lost::Keys { after, until, copied } => {
+            let after = after.as_ref().map(|after| format!(" after {}", text::escape(after)));
+            let copied = match copied {
+                0 => String::new(),
+                copied => format!("; {} stay, for the fast tier has copies", text::count(*copied)),
+            };
+            format!(
+                "what this table had of the keys{} up to {}: they are gone, or have what other \
+                 tables have{copied}",
+                after.unwrap_or_default(),
+                text::escape(until)
+            )
+        }
+        Lost::Writes { after: Some(after) } => {
+            format!("all writes after sequence {after} that were in logs alone")
+        }
+        Lost::Writes { after: None } => "all writes that were in logs alone".to_owned(),
+        Lost::MayBeOlder => "any record of this file may be older than it was".to_owned(),
+    }
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    applied: bool,
+    files: u64,
+    bytes: u64,
+    steps: Vec<ShownStep<'a>>,
+}
+
+#[derive(Serialize)]
+struct ShownStep<'a> {
+    file: &'a str,
+    tier: u8,
+    kind: thermocline::ErrorKind,
+    damage: &'a str,
+    repair: &'a str,
+    lost: Vec<ShownLost>,
+    kept_as: Option<&'a Path>,
+}
+
+/// Keys as `scan` prints them.
+#[derive(Default, Serialize)]
+struct ShownLost {
+    what: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequence: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    older: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copied: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after_sequence: Option<u64>,
+}
+
+impl<'a> Shown<'a> {
+    fn of(plan: &'a RepairPlan, applied: bool) -> Self {
+        let steps = plan.steps.iter().map(ShownStep::of).collect();
+        Self { applied, files: plan.files, bytes: plan.bytes, steps }
+    }
+}
+
+impl<'a> ShownStep<'a> {
+    fn of(step: &'a RepairStep) -> Self {
+        Self {
+            file: &step.file,
+            tier: step.tier,
+            kind: step.kind,
+            damage: &step.damage,
+            repair: step.repair,
+            lost: step.lost.iter().map(ShownLost::of).collect(),
+            kept_as: step.kept_as.as_deref(),
+        }
+    }
+}
+
+impl ShownLost {
+    fn of(lost: &Lost) -> Self {
+        let escaped = |key: &Vec<u8>| Some(text::escape(key));
+        let what = |what| Self { what, ..Self::default() };
+        match lost {
+            Lost::Record { key, sequence, older } => {
+                let (key, sequence) = (escaped(key), Some(*sequence));
+                Self { key, sequence, older: *older, ..what("record") }
+            }
+            Lost::UnknownRecord => what("unknown_record"),
+            Lost::Keys { after, until, copied } => Self {
+                after_key: after.as_ref().and_then(escaped),
+                until_key: escaped(until),
+                copied: Some(*copied),
+                ..what("keys")
+            },
+            Lost::Writes { after } => Self { after_sequence: *after, ..what("writes") },
+            Lost::MayBeOlder => what("may_be_older"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_loss_is_a_sentence_and_an_object() {
+        let key = || b"a\tb".to_vec();
+        let lost = [
+            Lost::Record { key: key(), sequence: 9, older: Some(4) },
+            Lost::Record { key: key(), sequence: 9, older: None },
+            Lost::Keys { after: Some(key()), until: b"z".to_vec(), copied: 2 },
+            Lost::Writes { after: Some(7) },
+        ];
+        let said: Vec<_> = lost.iter().map(describe).collect();
+        assert_eq!(said[0], "key a\\tb: the record of sequence 9; it has an older one, of 4");
+        assert!(said[1].ends_with("the key is gone"), "{}", said[1]);
+        assert!(said[2].contains("after a\\tb up to z") && said[2].contains("2 stay"));
+        assert!(said[3].contains("after sequence 7"));
+        let shown = serde_json::to_value(ShownLost::of(&lost[0])).unwrap();
+        let expected =
+            serde_json::json!({"what": "record", "key": "a\\tb", "sequence": 9, "older": 4});
+        assert_eq!(shown, expected);
+    }
+}

@@ -1,0 +1,252 @@
+//! Logs that cannot be replayed as a whole: their records up to the first hole go to a new log.
+//!
+//! What is behind a hole does not count, as after any crash: a later write may depend on one that
+//! is missing. So the repair keeps a prefix of what was written, and says where it ends.
+
+use super::plan::{Lost, RepairStep};
+use super::slots::SlotsFound;
+use super::{Bytes, Meter, Piece, Subject};
+use crate::batch::WriteBatch;
+use crate::engine::restore::{numbers_of, require_durable, require_floor};
+use crate::error::{Error, ErrorKind, Result};
+use crate::front::replay::{Replay, Replayed};
+use crate::generations::memtable::Memtable;
+use std::sync::Arc;
+use thermocline_device::{Error as DeviceError, File, FileContext, FileKind, Origin, TierIndex};
+use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_log::{LogHeader, LogReader, LogSettings, LogWriter};
+
+/// Bytes of copies that one record of the new log takes, about.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// What was found of the logs.
+#[derive(Debug)]
+pub(super) struct LogsFound {
+    /// All logs.
+    pub numbers: Vec<FileNumber>,
+    /// Those that count, ascending.
+    live: Vec<FileNumber>,
+    /// Their records up to the first hole.
+    memtable: Arc<Memtable>,
+    pub pieces: Vec<Piece>,
+    pub state: State,
+}
+
+/// What the logs want.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Whole,
+    /// An opening replays them as a whole, and has their records written elsewhere.
+    Mended,
+    /// They end at a hole.
+    Cut,
+}
+
+impl LogsFound {
+    /// A log has a record of `key`, which is newer than those in slots and tables.
+    pub fn has(&self, key: &[u8]) -> bool {
+        self.memtable.get(key, Sequence::MAX).is_some()
+    }
+}
+
+/// The log that a repair has written.
+pub(super) struct NewLog {
+    pub number: FileNumber,
+    /// It has what the others had; otherwise it follows them.
+    pub replaces_others: bool,
+    /// Of its last record; what tables have where it has none.
+    pub last_sequence: Sequence,
+}
+
+fn is_damage(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io)
+}
+
+/// Replays the logs as an opening does, or as far as they go.
+pub(super) fn look(subject: &Subject, meter: &mut Meter<'_>) -> Result<LogsFound> {
+    let (files, restored) = (&subject.files, &subject.restored);
+    let numbers = numbers_of(files, |kind| kind == FileKind::Log);
+    let from_floor = numbers.iter().copied().filter(|number| *number >= restored.log_floor);
+    let live: Vec<_> = from_floor.collect();
+    let replay = Replay { files, memtable_bytes: None, region: None };
+    let replayed = require_floor(&numbers, restored.log_floor)
+        .and_then(|()| replay.run(&live, restored.last_sequence, &mut |_| Ok(())))
+        .and_then(|replayed| {
+            require_durable(&replayed, restored.durable_sequence).map(|()| replayed)
+        });
+    let bytes_of = |info: &thermocline_device::FileInfo| {
+        if info.kind == FileKind::Log { info.bytes } else { 0 }
+    };
+    meter.add(files.files().iter().map(bytes_of).sum());
+    match replayed {
+        Ok(Replayed { memtable, mended, .. }) => {
+            const REPAIR: &str = "its records are written elsewhere: none is lost";
+            let piece = |(number, tier, error): (FileNumber, TierIndex, Error)| {
+                let name = format!("{number}.{}", FileKind::Log.extension());
+                Piece::all(number, RepairStep::of_name(name, tier, &error, REPAIR))
+            };
+            let pieces: Vec<_> = mended.into_iter().map(piece).collect();
+            let state = if pieces.is_empty() { State::Whole } else { State::Mended };
+            let memtable = memtable.unwrap_or_default();
+            Ok(LogsFound { numbers, live, memtable, pieces, state })
+        }
+        Err(error) if is_damage(&error) => cut(subject, numbers, live, &error),
+        Err(error) => Err(error),
+    }
+}
+
+/// What there is up to the first hole of logs that an opening refuses with `why`.
+fn cut(
+    subject: &Subject,
+    numbers: Vec<FileNumber>,
+    live: Vec<FileNumber>,
+    why: &Error,
+) -> Result<LogsFound> {
+    const CUT: &str = "its records up to there are written to another log";
+    const DROPPED: &str = "taken out: what it has follows after what is missing";
+    let files = &subject.files;
+    let memtable = Memtable::new();
+    let mut chain = Chain::of(subject, &live);
+    let mut pieces = Vec::new();
+    for number in &live {
+        let file = files.open_file(*number)?;
+        let was_broken = chain.is_broken;
+        let replayed =
+            chain.follow(&file, &mut |first, _, payload| memtable.insert_batch(first, payload));
+        let (error, repair) = match replayed {
+            Ok(()) if !chain.is_broken => continue,
+            Ok(()) => (why.clone(), DROPPED),
+            Err(error) if was_broken => (error, DROPPED),
+            Err(error) => (error, CUT),
+        };
+        pieces.push(Piece::all(*number, RepairStep::new(&file, &error, repair)));
+    }
+    if pieces.is_empty() {
+        // What is missing is not there to be kept.
+        let name = format!("{}.{}", subject.restored.log_floor, FileKind::Log.extension());
+        let step = RepairStep::of_name(name, TierIndex(0), why, "the database goes on without it");
+        pieces.push(Piece { step, bytes: Bytes::Missing });
+    }
+    let after = chain.last.map(|last| last.0);
+    pieces[0].step.lost.push(Lost::Writes { after });
+    let memtable = Arc::new(memtable);
+    Ok(LogsFound { numbers, live, memtable, pieces, state: State::Cut })
+}
+
+/// Records that follow each other without a hole, through several logs.
+struct Chain {
+    flushed: Sequence,
+    last: Option<Sequence>,
+    is_broken: bool,
+}
+
+impl Chain {
+    fn of(subject: &Subject, live: &[FileNumber]) -> Self {
+        let restored = &subject.restored;
+        // Without the first log nothing tells what the others follow.
+        let is_broken = require_floor(live, restored.log_floor).is_err();
+        Self { flushed: restored.last_sequence, last: None, is_broken }
+    }
+
+    /// Gives the records of the next log to `sink` as long as there is no hole.
+    fn follow(
+        &mut self,
+        file: &File,
+        sink: &mut dyn FnMut(Sequence, u32, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut failed = Ok(());
+        let replayed = LogReader::replay_mended(
+            file,
+            &mut |first, count, payload| {
+                if !self.is_broken && failed.is_ok() {
+                    self.is_broken = !self.is_next(first);
+                }
+                if !self.is_broken && failed.is_ok() {
+                    failed = sink(first, count, payload);
+                    self.last = Some(Sequence(first.0 + u64::from(count).saturating_sub(1)));
+                }
+                Ok(())
+            },
+            &mut Vec::new(),
+        );
+        let result = failed.and_then(|()| replayed.map(drop).map_err(Error::from));
+        self.is_broken |= result.is_err();
+        result
+    }
+
+    fn is_next(&self, first: Sequence) -> bool {
+        self.last.map_or(first <= self.flushed.next(), |last| first == last.next())
+    }
+}
+
+/// Writes the records of logs that are cut, up to the hole, to a new log, and the copies of `slots`
+/// of which tables have lost the record; none where neither is wanted. Where the logs are whole the
+/// new one follows them, so that an opening takes it whether or not the repair comes to its end.
+pub(super) fn rewrite(
+    subject: &Subject,
+    found: &LogsFound,
+    slots: &SlotsFound,
+) -> Result<Option<NewLog>> {
+    let replaces_others = found.state == State::Cut;
+    if !replaces_others && slots.copies.is_empty() {
+        return Ok(None);
+    }
+    let files = &subject.files;
+    let context = FileContext { kind: FileKind::Log, origin: Origin::Recovery };
+    let first_sequence = Sequence::ZERO.next();
+    let header = LogHeader { stream: 0, previous: None, first_sequence };
+    let settings = LogSettings { segment_bytes: 0, ..LogSettings::default() };
+    let begin = |file: &Arc<File>| LogWriter::create(Arc::clone(file), header, settings);
+    let (file, writer) = files.create_begun(context, 0, begin)?;
+    let mut chain = Chain::of(subject, &found.live);
+    let mut written = Ok(());
+    for number in &found.live {
+        let mut write = |first, count, payload: &[u8]| {
+            if replaces_others && written.is_ok() {
+                written = append(&writer, first, count, payload);
+            }
+            Ok(())
+        };
+        match chain.follow(&*files.open_file(*number)?, &mut write) {
+            // It is why the log is written anew.
+            Err(error) if is_damage(&error) => {}
+            followed => followed?,
+        }
+    }
+    written?;
+    let flushed = subject.restored.last_sequence;
+    let mut last_sequence = chain.last.unwrap_or(flushed);
+    if !slots.copies.is_empty() && last_sequence < flushed {
+        // Slots have records behind the hole, so what follows must be newer than these.
+        let (first, count) = (last_sequence.next(), (flushed.0 - last_sequence.0) as u32);
+        append(&writer, first, count, &WriteBatch::new().freeze()?.0)?;
+        last_sequence = flushed;
+    }
+    let mut copies = slots.copies.iter().peekable();
+    while copies.peek().is_some() {
+        let mut batch = WriteBatch::new();
+        while batch.bytes() < BATCH_BYTES
+            && let Some((key, value)) = copies.next()
+        {
+            match value {
+                Some(value) => batch.put(key, value),
+                None => batch.delete(key),
+            };
+        }
+        let (payload, count) = batch.freeze()?;
+        append(&writer, last_sequence.next(), count, &payload)?;
+        last_sequence = Sequence(last_sequence.0 + u64::from(count));
+    }
+    writer.seal()?;
+    files.publish(&[file.number()])?;
+    Ok(Some(NewLog { number: file.number(), replaces_others, last_sequence }))
+}
+
+fn append(
+    writer: &LogWriter,
+    first: Sequence,
+    count: u32,
+    payload: &[u8],
+) -> Result<(), DeviceError> {
+    writer.append(first, count, payload).map(drop)
+}

@@ -1,0 +1,278 @@
+//! Repair: from a database with damaged pieces to one that opens for writing and verifies.
+//!
+//! ```text
+//!   files opened, manifest read -> every piece looked at -> plan, as data
+//!   -> damaged bytes kept in lost/ -> what can be read written to new tables and a new log
+//!   -> one new manifest: these, and no slot that is damaged -> old files deleted
+//! ```
+//! 1. The plan is all that a caller sees, before and after; looking changes nothing.
+//! 2. Every damaged byte has a durable copy in `lost` before anything else is changed.
+//! 3. The new manifest is the moment at which the repair takes effect. One that is cut off before
+//!    it has left new files that the next opening for writing, or the next repair, passes over; one
+//!    that is cut off behind it left old ones.
+//! 4. What is lost is said. A key whose newest record is lost is gone or has an older one; which of
+//!    the two is said where the key is known.
+//!
+//! The parts: `slots` (the fast tier of hybrid), `tables`, `logs`, each with what it finds and what
+//! it does; this file is their order. Decision page: `docs/decisions/0096-repair.md`.
+//!
+//! Threads: the caller's alone. No engine runs: the files are opened and nothing above them.
+
+mod logs;
+pub(crate) mod plan;
+mod slots;
+mod tables;
+
+use crate::engine::opening::{Access, OpenedFiles, open, open_files};
+use crate::engine::restore::{require_files, restore};
+use crate::environment::Environment;
+use crate::error::{Error, Result};
+use crate::jobs::{Jobs, Progress};
+use crate::settings::Settings;
+use crate::table_set::manifest::Edit;
+use crate::table_set::restored::Restored;
+use crate::table_set::table::{ObsoleteFiles, TableStore};
+use logs::LogsFound;
+use plan::{RepairPlan, RepairStep};
+use slots::SlotsFound;
+use std::path::Path;
+use std::sync::Arc;
+use tables::TableFound;
+use thermocline_device::{FileKind, TierIndex, TieredFiles};
+use thermocline_foundation::FileNumber;
+use thermocline_table::BlockCache;
+
+/// Memory for blocks of tables while they are looked at.
+const CACHE_BYTES: u64 = 8 << 20;
+
+/// What is damaged in the database at `home`.
+pub(crate) fn plan(
+    environment: &Environment,
+    home: &Path,
+    given: Option<&Settings>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<RepairPlan> {
+    let subject = Subject::open(environment, home, given, Access::Read)?;
+    let Some(subject) = subject else { return Ok(RepairPlan::default()) };
+    Ok(subject.look(progress)?.plan())
+}
+
+/// Repairs the database at `home`, and says what was done.
+pub(crate) fn apply(
+    environment: &Environment,
+    home: &Path,
+    given: Option<&Settings>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<RepairPlan> {
+    let subject = Subject::open(environment, home, given, Access::Read)?;
+    let journals = subject.map_or(Vec::new(), |subject| subject.look_at_journals());
+    let subject = Subject::open(environment, home, given, Access::Write)?;
+    let Some(mut subject) = subject else { return Ok(RepairPlan::default()) };
+    let mut found = subject.look(progress)?;
+    found.add_journals(journals);
+    if !found.plan().is_empty() {
+        subject.keep_pieces(environment, &mut found)?;
+        subject.change(&found)?;
+    }
+    subject.files.close(&[(FileKind::Manifest, subject.restored.manifest.extent())])?;
+    let are_mended = found.logs.state == logs::State::Mended;
+    let plan = found.plan();
+    drop((subject, found));
+    if are_mended {
+        // An opening writes what such logs have to tables or slots, and deletes them.
+        let opened = open(environment, home, given, Access::Write)?;
+        opened.engine.close(opened.is_written)?;
+    }
+    Ok(plan)
+}
+
+/// A database whose files are open.
+struct Subject {
+    files: Arc<TieredFiles>,
+    settings: Settings,
+    store: Arc<TableStore>,
+    restored: Restored,
+}
+
+/// A step, and the bytes that are to be kept for it.
+#[derive(Debug)]
+struct Piece {
+    step: RepairStep,
+    bytes: Bytes,
+}
+
+/// What of a file is damaged.
+#[derive(Debug)]
+enum Bytes {
+    Of(FileNumber, std::ops::Range<u64>),
+    All(FileNumber),
+    /// The file map, which has no entry in itself.
+    Map,
+    /// There is nothing to keep.
+    Missing,
+}
+
+impl Piece {
+    fn all(number: FileNumber, step: RepairStep) -> Self {
+        Self { step, bytes: Bytes::All(number) }
+    }
+}
+
+/// Everything that was found.
+#[derive(Debug)]
+struct Found {
+    files: u64,
+    bytes: u64,
+    slots: SlotsFound,
+    tables: Vec<TableFound>,
+    logs: LogsFound,
+    journals: Vec<Piece>,
+}
+
+impl Found {
+    fn pieces(&mut self) -> impl Iterator<Item = &mut Piece> {
+        let of_slots = self.slots.pieces.iter_mut();
+        let of_tables = self.tables.iter_mut().flat_map(|table| table.pieces.iter_mut());
+        let of_logs = self.logs.pieces.iter_mut();
+        of_slots.chain(of_tables).chain(of_logs).chain(&mut self.journals)
+    }
+
+    /// Adds what an opening for writing has written anew itself: the last frame of a journal.
+    fn add_journals(&mut self, before: Vec<Piece>) {
+        for Piece { step, .. } in before {
+            if self.journals.iter().all(|piece| piece.step.file != step.file) {
+                self.journals.push(Piece { step, bytes: Bytes::Missing });
+            }
+        }
+    }
+
+    fn plan(&mut self) -> RepairPlan {
+        let steps = self.pieces().map(|piece| piece.step.clone()).collect();
+        RepairPlan { files: self.files, bytes: self.bytes, steps }
+    }
+}
+
+/// Counts what was read.
+struct Meter<'a> {
+    now: Progress,
+    progress: &'a mut dyn FnMut(Progress),
+}
+
+impl Meter<'_> {
+    fn add(&mut self, bytes: u64) {
+        self.now.done_bytes = (self.now.done_bytes + bytes).min(self.now.total_bytes);
+        (self.progress)(self.now);
+    }
+}
+
+impl Subject {
+    /// None where the database was never opened for writing since it was made: it has no record.
+    fn open(
+        environment: &Environment,
+        home: &Path,
+        given: Option<&Settings>,
+        access: Access,
+    ) -> Result<Option<Self>> {
+        let OpenedFiles { files, settings, .. } = open_files(environment, home, given, access)?;
+        if files.region().is_some() {
+            return Err(Error::invalid(format!(
+                "{} has a region of persistent memory, and those are not repaired; restore the \
+                 database from a checkpoint",
+                home.display()
+            )));
+        }
+        let store = Arc::new(TableStore {
+            files: Arc::clone(&files),
+            cache: Arc::new(BlockCache::new(CACHE_BYTES)),
+            obsolete: ObsoleteFiles::default(),
+            jobs: Arc::new(Jobs::new(&environment.workers)),
+        });
+        let Some(restored) = restore(&store)? else { return Ok(None) };
+        require_files(&store, &restored)?;
+        Ok(Some(Self { files, settings, store, restored }))
+    }
+
+    /// Looks at everything.
+    fn look(&self, progress: &mut dyn FnMut(Progress)) -> Result<Found> {
+        let mut files = self.files.files();
+        files.retain(|info| info.published);
+        let total_bytes = files.iter().map(|info| info.bytes).sum();
+        let now = Progress { done_bytes: 0, total_bytes };
+        let mut meter = Meter { now, progress };
+        let logs = logs::look(self, &mut meter)?;
+        let mut slots = slots::look(self, &mut meter)?;
+        let mut tables = tables::look(self, &mut meter)?;
+        slots.weigh(self, &logs)?;
+        slots.find_copies(&mut tables, &logs)?;
+        let journals = self.look_at_journals();
+        meter.add(total_bytes);
+        Ok(Found { files: files.len() as u64, bytes: total_bytes, slots, tables, logs, journals })
+    }
+
+    /// Flipped bits of manifest and file map, which reading them has turned back.
+    fn look_at_journals(&self) -> Vec<Piece> {
+        const REPAIR: &str = "written anew, as it was";
+        let mut pieces = Vec::new();
+        let manifest = &self.restored.manifest;
+        if let Err(error) = manifest.verify() {
+            let (number, kind) = (manifest.number(), FileKind::Manifest);
+            let name = format!("{number}.{}", kind.extension());
+            let step = RepairStep::of_name(name, manifest.tier(), &error, REPAIR);
+            pieces.push(Piece::all(number, step));
+        }
+        if let Err(error) = self.files.verify_map() {
+            let name = format!("{}.{}", self.files.map_number(), FileKind::Map.extension());
+            let step = RepairStep::of_name(name, TierIndex(0), &error.into(), REPAIR);
+            pieces.push(Piece { step, bytes: Bytes::Map });
+        }
+        pieces
+    }
+
+    /// Keeps all that is damaged. The map is written anew at once: nothing else waits for it.
+    fn keep_pieces(&self, environment: &Environment, found: &mut Found) -> Result<()> {
+        let devices = &*environment.devices;
+        for piece in found.pieces() {
+            let kept = match &piece.bytes {
+                Bytes::Of(number, part) => {
+                    self.files.keep_lost(devices, *number, Some(part.clone()))?
+                }
+                Bytes::All(number) => self.files.keep_lost(devices, *number, None)?,
+                Bytes::Map => self.files.renew_map(devices)?,
+                Bytes::Missing => continue,
+            };
+            piece.step.kept_as = Some(kept);
+        }
+        Ok(())
+    }
+
+    /// Takes what is damaged out of use.
+    fn change(&mut self, found: &Found) -> Result<()> {
+        found.slots.mend_headers()?;
+        let rewritten = tables::rewrite(self, &found.tables)?;
+        let log = logs::rewrite(self, &found.logs, &found.slots)?;
+        let restored = &mut self.restored;
+        let mut state = restored.levels.snapshot();
+        state.retain(|(_, meta)| !found.tables.iter().any(|table| table.is(meta.number)));
+        state.extend(rewritten);
+        found.slots.give_up(&mut restored.slots)?;
+        if let Some(log) = &log {
+            restored.durable_sequence = log.last_sequence;
+        }
+        let replacing = log.filter(|log| log.replaces_others);
+        if let Some(log) = &replacing {
+            restored.log_floor = log.number;
+        }
+        let Restored { slots, log_floor, last_sequence, .. } = &*restored;
+        let edit = Edit {
+            totals: Some(restored.totals.clone()),
+            durable_sequence: Some(restored.durable_sequence),
+            older_versions: restored.older_versions,
+            ..Edit::of_state(state, slots, *log_floor, *last_sequence)
+        };
+        restored.manifest.write_afresh(&edit)?;
+        let old_logs = replacing.iter().flat_map(|_| found.logs.numbers.iter().copied());
+        let old_tables = found.tables.iter().map(TableFound::number);
+        let old: Vec<_> = old_logs.chain(old_tables).collect();
+        Ok(self.files.delete_files(&old)?)
+    }
+}

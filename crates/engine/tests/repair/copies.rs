@@ -1,0 +1,62 @@
+//! Copies on the fast tier of records that tables have lost.
+
+use crate::support::{HOME, Model, compare, environment, of_kind, repair, restore, settings, take};
+use std::path::Path;
+use std::sync::Arc;
+use thermocline::{ByteSize, Lost, Preset, Settings};
+use thermocline_device::MemoryDevices;
+
+/// A copy in a slot says that tables have its record too, so it may be dropped without a trace.
+/// Where they have lost it, the copy becomes the record.
+#[test]
+fn a_copy_stands_for_the_record_that_its_table_has_lost() {
+    let devices = MemoryDevices::new();
+    let hybrid = Settings { memory: ByteSize::mib(2), ..settings(Preset::Hybrid) };
+    let db = environment(Arc::new(devices.clone())).create(Path::new(HOME), &hybrid).unwrap();
+    let mut model = Model::new();
+    // More than memory has room for: the copies of others get slots.
+    for number in 0..2_000 {
+        let (key, value) = (format!("key{number:04}"), vec![number as u8; 1_500]);
+        db.put(&key, &value).unwrap();
+        model.insert(key, vec![Some(value)]);
+    }
+    db.compact_range(None, None, &mut |_| {}).unwrap();
+    for _ in 0..8 {
+        (0..1_900).for_each(|key| assert!(db.get(format!("key{key:04}")).unwrap().is_some()));
+        db.settle().unwrap();
+    }
+    let fast = db.stats().fast_tier.unwrap();
+    assert!(fast.clean_records > 100, "{fast:?}");
+    db.close().unwrap();
+    let image = take(&devices);
+    let mut with_copies = 0;
+    for index in of_kind(&image, ".table") {
+        for at in (100..image[index].2.len() * 3 / 4).step_by(image[index].2.len() / 5) {
+            let mut damaged = image.clone();
+            damaged[index].2[at] ^= 1;
+            let devices = restore(&damaged);
+            let plan = repair(&devices);
+            let copied: u64 = plan.steps.iter().flat_map(|step| &step.lost).fold(0, |sum, lost| {
+                let Lost::Keys { copied, .. } = lost else { panic!("{lost:?}") };
+                sum + copied
+            });
+            let older = compare(&devices, &model, &plan).len() as u64;
+            let lost = plan.steps.iter().flat_map(|step| &step.lost).map(|lost| {
+                let Lost::Keys { after, until, .. } = lost else { return 0 };
+                let keys = model.keys().map(|key| key.as_bytes());
+                let is_lost = |key: &&[u8]| {
+                    after.as_ref().is_none_or(|after| *key > &after[..]) && *key <= &until[..]
+                };
+                keys.filter(is_lost).count() as u64
+            });
+            assert_eq!(older + copied, lost.sum::<u64>(), "{plan:?}");
+            // What was a copy is the one record now, and stays when the fast tier is emptied.
+            let db = environment(Arc::new(devices.clone())).open(Path::new(HOME)).unwrap();
+            db.compact_range(None, None, &mut |_| {}).unwrap();
+            db.close().unwrap();
+            assert_eq!(compare(&devices, &model, &plan).len() as u64, older);
+            with_copies += u64::from(copied > 0);
+        }
+    }
+    assert!(with_copies > 2, "{with_copies} damages with copies");
+}
