@@ -127,12 +127,12 @@ fn group(workload: &str) -> Group {
 /// The cache over something else, on one workload.
 fn against(name: &str, sizes: &Sizes, other: &str, workload: &str) -> Row {
     let (over, under) = (point(&cached(sizes), workload), point(other, workload));
-    Row::new(&PAPER, group(workload), name, over, under)
+    Row::in_paper(&PAPER, group(workload), name, over, under)
 }
 
 /// The cache alone.
 fn alone(name: &str, engine: &str, measure: Measure) -> Row {
-    let row = Row::new(&PAPER, Group::Work, name, point(engine, READS), Vec::new());
+    let row = Row::in_paper(&PAPER, Group::Work, name, point(engine, READS), Vec::new());
     Row { value: Value::Itself, ..row.of(measure) }
 }
 
@@ -179,7 +179,7 @@ fn admissions(sizes: &Sizes) -> Vec<Row> {
         let row = |figure: &str, measure| {
             let (over, under) = (point(engine, READS), point(&of("always"), READS));
             let name = format!("{figure}/{name}");
-            Row::new(&PAPER, Group::Work, &name, over, under).of(measure)
+            Row::in_paper(&PAPER, Group::Work, &name, over, under).of(measure)
         };
         let writes = row("18/writes", WRITTEN);
         let hits = Row { value: Value::Difference, ..row("19/hits", HITS) };
@@ -200,7 +200,7 @@ fn evictions(sizes: &Sizes) -> Vec<Row> {
     let row = |(name, engine): (&str, String)| {
         let (over, under) = (point(&engine, READS), point(&of("fifo"), READS));
         let name = format!("19/eviction/{name}");
-        let row = Row::new(&PAPER, Group::Work, &name, over, under).of(HITS);
+        let row = Row::in_paper(&PAPER, Group::Work, &name, over, under).of(HITS);
         Row { value: Value::Difference, ..row }
     };
     policies.map(row).to_vec()
@@ -225,7 +225,8 @@ fn set_ups(sizes: &Sizes) -> Vec<Row> {
         let [tuned, with_rows] = &rocksdb;
         let under = points(&[tuned, with_rows], workload);
         let name = format!("25/{workload}/rocksdb");
-        let row = Row::new(&PAPER, group(workload), &name, point(&cached(sizes), workload), under);
+        let row =
+            Row::in_paper(&PAPER, group(workload), &name, point(&cached(sizes), workload), under);
         row.at_least(1.2, 1.3)
     });
     ours.chain(rivals).collect()

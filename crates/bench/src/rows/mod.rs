@@ -203,7 +203,13 @@ pub struct Row<G> {
 
 impl<G> Row<G> {
     /// A ratio of operations a second without a goal, of the figure that `name` begins with.
-    pub fn new(paper: &Paper, group: G, name: &str, over: Vec<Point>, under: Vec<Point>) -> Self {
+    pub fn in_paper(
+        paper: &Paper,
+        group: G,
+        name: &str,
+        over: Vec<Point>,
+        under: Vec<Point>,
+    ) -> Self {
         let begins = |figure: &&Figure| name.split(['/', '-']).next() == Some(figure.name);
         // A scenario writes its names itself, and its tests look at each.
         let unknown = Figure { name: "", title: "" };

@@ -27,7 +27,7 @@ pub(crate) const PAPER: Paper = Paper {
 
 /// One point over another, on one workload.
 pub(crate) fn row(name: &str, over: &str, under: &str) -> Row<u32> {
-    Row::new(&PAPER, 0, name, point(over, "ycsb-c"), point(under, "ycsb-c"))
+    Row::in_paper(&PAPER, 0, name, point(over, "ycsb-c"), point(under, "ycsb-c"))
 }
 
 /// Names are different and begin with their figures, of which each has rows; labels and workloads

@@ -71,14 +71,16 @@ const OPENING: Measure =
 /// A row of this paper.
 pub type Row = rows::Row<Group>;
 
-/// Ours over another, by operations a second.
-fn compare(name: &str, over: Vec<Point>, under: Vec<Point>) -> Row {
-    Row::new(&PAPER, Group::Work, name, over, under)
+impl Row {
+    /// Ours over another, by operations a second.
+    fn new(name: &str, over: Vec<Point>, under: Vec<Point>) -> Self {
+        Self::in_paper(&PAPER, Group::Work, name, over, under)
+    }
 }
 
 /// Ours over RocksDB, on one workload.
 fn against(name: &str, engine: &str, workload: &str) -> Row {
-    compare(name, point(engine, workload), point(ROCKSDB, workload))
+    Row::new(name, point(engine, workload), point(ROCKSDB, workload))
 }
 
 /// The rows of `figures` on `medium`.
@@ -108,7 +110,7 @@ fn drivers() -> Vec<Row> {
             let both = || (point(&of("flag"), &workload), point(&of("sync"), &workload));
             let row = |name: &str| {
                 let (over, under) = both();
-                compare(&format!("2/{driver}/{name}{threads}"), over, under)
+                Row::new(&format!("2/{driver}/{name}{threads}"), over, under)
             };
             rows.push(row(""));
             rows.push(row("p50/").of(P50));
@@ -117,7 +119,7 @@ fn drivers() -> Vec<Row> {
             let at = |depth: u32| {
                 point(&of("flag"), &format!("fillrandom/threads-1/async-{depth}/sync"))
             };
-            rows.push(compare(&format!("2/{driver}/depth-{depth}"), at(depth), at(1)));
+            rows.push(Row::new(&format!("2/{driver}/depth-{depth}"), at(depth), at(1)));
         }
     }
     rows
@@ -129,7 +131,7 @@ fn at_once() -> Vec<Row> {
         point("device@fast+driver=direct+durable=flag", &workload)
     };
     let row = |(threads, requests): (u32, u32)| {
-        compare(&format!("3/{threads}x{requests}"), at(threads, requests), at(1, 1))
+        Row::new(&format!("3/{threads}x{requests}"), at(threads, requests), at(1, 1))
     };
     let all = [1, 2, 3].into_iter().flat_map(|threads| [1, 2, 4, 8].map(|at| (threads, at)));
     all.filter(|all| *all != (1, 1)).map(row).collect()
@@ -149,7 +151,7 @@ fn placements() -> Vec<Row> {
     let row = |(name, workload): (&str, &str)| {
         let workload = format!("{workload}/threads-8/sync");
         let under = points(&fixed, &workload);
-        compare(&format!("8/{name}"), point(&adaptive, &workload), under).at_least(0.95, 1.1)
+        Row::new(&format!("8/{name}"), point(&adaptive, &workload), under).at_least(0.95, 1.1)
     };
     mixes.map(row).to_vec()
 }
@@ -175,7 +177,7 @@ fn phases() -> Vec<Row> {
     let row = |((name, ..), of): (&(&str, f64, &[f64]), _)| {
         let (over, under) = (point(&adaptive, workload), points(&fixed, workload));
         let measure = Measure { of, ..THROUGHPUT };
-        compare(&format!("9/{name}"), over, under).of(measure).at_least(0.95, 1.1)
+        Row::new(&format!("9/{name}"), over, under).of(measure).at_least(0.95, 1.1)
     };
     PHASES.iter().zip(of).map(row).collect()
 }
@@ -184,10 +186,10 @@ fn parts() -> Vec<Row> {
     let synced = "fillrandom/threads-8/sync";
     let reading = "readwhilewriting/threads-8/buffered";
     let filling = "fillrandom/threads-8/buffered";
-    let processor = compare("10/processor/fillrandom", point(DIRECT, synced), Vec::new());
+    let processor = Row::new("10/processor/fillrandom", point(DIRECT, synced), Vec::new());
     let rest = |name: &str, engine: &str| {
         let resting = point(engine, "overwrite/threads-4/async-64/sync");
-        let row = compare(name, resting, Vec::new()).of(WAKE_UPS).at_most(0.0, 0.0);
+        let row = Row::new(name, resting, Vec::new()).of(WAKE_UPS).at_most(0.0, 0.0);
         Row { value: Value::Itself, group: Group::Rest, ..row }
     };
     let mut rows = vec![
@@ -209,7 +211,7 @@ fn parts() -> Vec<Row> {
             let of = |groups: u32| format!("{DIRECT}+log-writes={groups}");
             let full = format!("{workload}/threads-{threads}/sync");
             let name = format!("10/log-writes-{groups}/{workload}/{threads}");
-            rows.push(compare(&name, point(&of(groups), &full), point(&of(1), &full)));
+            rows.push(Row::new(&name, point(&of(groups), &full), point(&of(1), &full)));
         }
     }
     rows
@@ -232,7 +234,7 @@ fn writes(medium: Medium) -> Vec<Row> {
     }
     let flying = "fillrandom/threads-4/async-64";
     let (synced, buffered) = (format!("{flying}/sync"), format!("{flying}/buffered"));
-    let row = compare(
+    let row = Row::new(
         "11/async/fillrandom/synced-to-buffered",
         point(DIRECT, &synced),
         point(DIRECT, &buffered),
@@ -249,8 +251,8 @@ fn asynchronous(workload: &str, on_disk: bool) -> [Row; 2] {
         |engine: &str, threads: u32| point(engine, &format!("{workload}/threads-{threads}/sync"));
     let best = [8, 32, 128].into_iter().flat_map(|threads| waiting(ROCKSDB, threads)).collect();
     [
-        compare(&format!("11/async/{workload}/4x64"), flying(4), best).at_least(bar, aim),
-        compare(&format!("11/async/{workload}/1x64"), flying(1), waiting(DIRECT, 1))
+        Row::new(&format!("11/async/{workload}/4x64"), flying(4), best).at_least(bar, aim),
+        Row::new(&format!("11/async/{workload}/1x64"), flying(1), waiting(DIRECT, 1))
             .at_least(4.0, 8.0),
     ]
 }
@@ -282,11 +284,11 @@ fn transactions() -> Vec<Row> {
     let row = |kind: &str| {
         let (over, under) = (of(DIRECT, kind), of(ROCKSDB, kind));
         let name = format!("12/linkbench/{kind}");
-        compare(&name, point(&over, workload), point(&under, workload))
+        Row::new(&name, point(&over, workload), point(&under, workload))
     };
     let theirs = both.iter().flat_map(|kind| point(&of(ROCKSDB, kind), workload)).collect();
     let usual = point(&of(DIRECT, both[0]), workload);
-    let main = compare("12/linkbench", usual, theirs).at_least(1.5, 2.0);
+    let main = Row::new("12/linkbench", usual, theirs).at_least(1.5, 2.0);
     vec![main, row(both[0]), row(both[1])]
 }
 
@@ -298,7 +300,7 @@ fn rivals() -> Vec<Row> {
     ];
     let row = |rival: &str, (name, workload): (&str, &str)| {
         let theirs = point(&format!("{rival}@fast"), workload);
-        compare(&format!("13/{rival}/{name}"), point(DIRECT, workload), theirs)
+        Row::new(&format!("13/{rival}/{name}"), point(DIRECT, workload), theirs)
     };
     RIVALS.iter().flat_map(|rival| workloads.map(|workload| row(rival, workload))).collect()
 }
