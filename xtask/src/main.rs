@@ -121,7 +121,10 @@ fn planted() -> bool {
     let packages = ["thermocline-simulation", "thermocline-pmem"];
     let mut build = vec!["test", "--profile", "simulation"];
     build.extend(packages.iter().flat_map(|package| ["--package", package]));
-    build.extend(["--features", "thermocline-simulation/planted-bugs,thermocline-pmem/planted-bugs"]);
+    build.extend([
+        "--features",
+        "thermocline-simulation/planted-bugs,thermocline-pmem/planted-bugs",
+    ]);
     let of_region = [&build[..], &["--lib", "planted"]].concat();
     let of_store: Vec<_> = tests.iter().flat_map(|test| ["--test", test]).collect();
     cargo(&of_region, &[]) & cargo(&[build, of_store].concat(), &[])

@@ -172,7 +172,7 @@ impl SlotsFound {
             newest.into_iter().filter(|(key, (_, is_clean, _))| *is_clean && !logs.has(key));
         self.copies = copies.map(|(key, (_, _, value))| (key, value)).collect();
         for table in tables {
-            table.count_copies(self.copies.iter().map(|(key, _)| &key[..]));
+            table.count_copies(&self.copies.iter().map(|(key, _)| &key[..]));
         }
         Ok(())
     }

@@ -44,7 +44,7 @@ impl TableFound {
     }
 
     /// Notes how many of the lost keys have copies, of which `keys` are.
-    pub fn count_copies<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]> + Clone) {
+    pub fn count_copies<'a>(&mut self, keys: &(impl Iterator<Item = &'a [u8]> + Clone)) {
         for (range, piece) in self.lost.iter().zip(&mut self.pieces) {
             for lost in &mut piece.step.lost {
                 if let Lost::Keys { copied, .. } = lost {
