@@ -53,12 +53,12 @@ pub fn calls(rig: &Rig) -> Attempt {
         }
         let attached = attached(rig)?;
         output_of(tiered(rig, program, "fill"))?;
-        output_of(tiered(rig, program, "expect"))?;
         let spread = rig.spread()?;
         let Spread { linked_tables, plain_tables, linked_logs, .. } = spread;
-        if linked_tables == 0 || plain_tables == 0 || linked_logs == 0 {
-            return Err(format!("files should lie on both tiers: {spread:?}"));
+        if linked_tables == 0 || linked_logs == 0 || !spread.dangling.is_empty() {
+            return Err(format!("tables and logs should lie on the fast tier: {spread:?}"));
         }
+        output_of(tiered(rig, program, "expect"))?;
         output_of(plain(rig, program, "expect"))?;
         output_of(tiered(rig, program, "expect"))?;
         brought_home(rig)?;
