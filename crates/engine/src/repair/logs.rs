@@ -133,6 +133,9 @@ fn cut(
     Ok(LogsFound { numbers, live, memtable, pieces, state: State::Cut })
 }
 
+/// Takes a record: its first sequence, how many it has, and its batch.
+type Sink<'a> = dyn FnMut(Sequence, u32, &[u8]) -> Result<()> + 'a;
+
 /// Records that follow each other without a hole, through several logs.
 struct Chain {
     flushed: Sequence,
@@ -149,11 +152,7 @@ impl Chain {
     }
 
     /// Gives the records of the next log to `sink` as long as there is no hole.
-    fn follow(
-        &mut self,
-        file: &File,
-        sink: &mut dyn FnMut(Sequence, u32, &[u8]) -> Result<()>,
-    ) -> Result<()> {
+    fn follow(&mut self, file: &File, sink: &mut Sink<'_>) -> Result<()> {
         let mut failed = Ok(());
         let replayed = LogReader::replay_mended(
             file,
