@@ -19,9 +19,6 @@ use thermocline_log::{LogHeader, LogReader, LogSettings, LogWriter};
 /// Bytes of copies that one record of the new log takes, about.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Takes a record: its first sequence, how many it has, and the batch.
-type Sink<'a> = &'a mut dyn FnMut(Sequence, u32, &[u8]) -> Result<()>;
-
 /// What was found of the logs.
 #[derive(Debug)]
 pub(super) struct LogsFound {
@@ -136,6 +133,9 @@ fn cut(
     Ok(LogsFound { numbers, live, memtable, pieces, state: State::Cut })
 }
 
+/// Takes a record: its first sequence, how many it has, and its batch.
+type Sink<'a> = dyn FnMut(Sequence, u32, &[u8]) -> Result<()> + 'a;
+
 /// Records that follow each other without a hole, through several logs.
 struct Chain {
     flushed: Sequence,
@@ -152,7 +152,7 @@ impl Chain {
     }
 
     /// Gives the records of the next log to `sink` as long as there is no hole.
-    fn follow(&mut self, file: &File, sink: Sink<'_>) -> Result<()> {
+    fn follow(&mut self, file: &File, sink: &mut Sink<'_>) -> Result<()> {
         let mut failed = Ok(());
         let replayed = LogReader::replay_mended(
             file,

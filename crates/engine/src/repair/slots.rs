@@ -171,8 +171,9 @@ impl SlotsFound {
         let copies =
             newest.into_iter().filter(|(key, (_, is_clean, _))| *is_clean && !logs.has(key));
         self.copies = copies.map(|(key, (_, _, value))| (key, value)).collect();
+        let keys: Vec<_> = self.copies.iter().map(|(key, _)| &key[..]).collect();
         for table in tables {
-            table.count_copies(&self.copies.iter().map(|(key, _)| &key[..]));
+            table.count_copies(&keys);
         }
         Ok(())
     }

@@ -44,11 +44,11 @@ impl TableFound {
     }
 
     /// Notes how many of the lost keys have copies, of which `keys` are.
-    pub fn count_copies<'a>(&mut self, keys: &(impl Iterator<Item = &'a [u8]> + Clone)) {
+    pub fn count_copies(&mut self, keys: &[&[u8]]) {
         for (range, piece) in self.lost.iter().zip(&mut self.pieces) {
             for lost in &mut piece.step.lost {
                 if let Lost::Keys { copied, .. } = lost {
-                    *copied = keys.clone().filter(|key| range.has(key)).count() as u64;
+                    *copied = keys.iter().filter(|key| range.has(key)).count() as u64;
                 }
             }
         }
