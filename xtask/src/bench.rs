@@ -17,13 +17,14 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// What `cargo xtask bench` knows, each with what it is.
-const SCENARIOS: [(&str, &str); 9] = [
+const SCENARIOS: [(&str, &str); 10] = [
     ("quick", "every engine that is there, no root, under 3 minutes"),
     ("tiers", "the comparison over two tiers on the rig, under 40 minutes; needs root"),
     ("single", "leveled against RocksDB on one fast device; needs root"),
     ("full", "everything, hours; needs root"),
     ("prismdb", "the figures of PrismDB's evaluation, minutes each; needs root: [--figure 6]"),
     ("spandb", "the figures of SpanDB's evaluation beside RocksDB; needs root: [--quick] [--help]"),
+    ("mynvm", "the figures of MyNVM's evaluation: memory and a cache; needs root: [--help]"),
     ("commit", "slots at once against a log first, on one fast device; needs root"),
     ("generator", "what the harness itself costs, by an engine that does nothing"),
     ("agree", "RocksDB in the harness against RocksDB's own db_bench: agree --dir DIR"),

@@ -60,7 +60,7 @@ pub struct Cell {
     pub compression_ratio: f64,
     /// Threads.
     pub threads: u32,
-    /// Memory for the engine.
+    /// Memory for the engine where its label does not say.
     pub memory: ByteSize,
     /// What the process may use in all; for the launcher, the child does not set it.
     pub memory_limit: Option<ByteSize>,
@@ -146,7 +146,8 @@ pub struct Prepared<'a> {
 impl Cell {
     /// Takes the cell apart; says what is valid where something is not.
     pub fn prepare<'a>(&self, engines: &[&'a dyn EngineKind]) -> Outcome<Prepared<'a>> {
-        let label: Label = self.engine.parse()?;
+        let mut label: Label = self.engine.parse()?;
+        let memory = label.take_memory()?.unwrap_or(self.memory);
         let (kind, layout) = find(engines, &label)?;
         let mut workload = workloads::parse(&self.workload)?;
         let records = workload.records(self.records);
@@ -174,7 +175,7 @@ impl Cell {
         }
         let options = OpenOptions {
             tiers: self.tiers.clone(),
-            memory: self.memory,
+            memory,
             durability,
             direct: self.direct,
             threads,
@@ -324,6 +325,7 @@ fn work(
     process::reset_peak_rss();
     let before = meter.read(&*runner.subject().store);
     let demotions_before = runner.subject().store.demotions();
+    let second_level_before = runner.subject().store.second_level();
     say(beginning(name));
     let cpu_s = process::cpu_s();
     let sum = runner.run(length, &mut teller(name, length, whole, say))?;
@@ -341,6 +343,9 @@ fn work(
         .demotions()
         .zip(demotions_before)
         .and_then(|(now, before)| now.mean_ms_since(before));
+    let second_level = runner.subject().store.second_level();
+    measured.second_level =
+        second_level.zip(second_level_before).map(|(now, before)| now.since(before));
     measured.peak_rss_bytes = process::peak_rss_bytes();
     fill_in(measured, &sum, runner.subject().plan.workload(), traffic)?;
     if let Some(seconds) = cell.rest_seconds.filter(|_| cell.purpose == Purpose::Run) {

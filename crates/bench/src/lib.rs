@@ -12,7 +12,7 @@
 //!   generator      what the harness costs               agree: it against RocksDB's own program
 //!   results        results.json; report: tables of it
 //!   scenarios      comparisons by name                     figures: those of the PrismDB paper
-//!   spandb       the SpanDB paper's figures, ours beside RocksDB
+//!   spandb, mynvm  those papers' figures as rows             rows: judged and shown
 //!   value_sizes    bytes a second by the size of values
 //!   rig            two block devices and a memory limit, for any program
 //! ```
@@ -22,7 +22,8 @@
 //! Invariants:
 //! 1. Every value that is read is checked; one wrong or missing value fails the row and names the
 //!    key. A fast wrong answer is no result.
-//! 2. Every engine gets the same directories, memory, durability, threads, operations and seeds.
+//! 2. Every engine gets the same directories, memory, durability, threads, operations and seeds,
+//!    but for memory that its label names.
 //! 3. A cell begins with a byte-for-byte copy of the loaded state and runs in its own process.
 #![forbid(unsafe_code)]
 
@@ -36,11 +37,13 @@ pub mod files;
 pub mod generator;
 pub mod keys;
 pub mod measure;
+pub mod mynvm;
 pub mod plan;
 pub mod quick;
 pub mod report;
 pub mod results;
 pub mod rig;
+pub mod rows;
 pub mod scenarios;
 pub mod spandb;
 pub mod state;

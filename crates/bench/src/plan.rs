@@ -36,6 +36,9 @@ use thermocline_foundation::{ByteSize, threads};
 const SPACE_FACTOR: f64 = 2.2;
 /// The least memory that engines are given.
 const MEMORY_MIN: ByteSize = ByteSize::mib(8);
+/// Whether the allocator may have huge pages. With them whole units of 2 MiB are resident, used or
+/// not.
+const HUGE_PAGES: &str = "MIMALLOC_ALLOW_THP";
 /// Of a cell's standard error.
 const ERROR_TAIL_BYTES: usize = 4 << 10;
 
@@ -178,8 +181,13 @@ impl Run {
     ) -> Outcome<(Cell, Prepared<'a>)> {
         let mut cell =
             Cell { engine: engine.to_owned(), workload: workload.to_owned(), ..self.cell.clone() };
-        let layout = cell.prepare(engines)?.layout;
-        cell.tiers = self.tiers(layout)?;
+        let first = cell.prepare(engines)?;
+        cell.tiers = self.tiers(first.layout)?;
+        // What the process may use besides stays the same.
+        let beside = |limit: ByteSize| limit.0.saturating_sub(self.cell.memory.0);
+        cell.memory = first.options.memory;
+        cell.memory_limit =
+            self.cell.memory_limit.map(|limit| ByteSize(cell.memory.0 + beside(limit)));
         let spaces = [("fast", &self.fast), ("slow", &self.slow)];
         let device = |tier: &TierSpace| {
             let space = spaces.iter().find(|(name, _)| *name == tier.name)?.1.as_ref()?;
@@ -506,6 +514,7 @@ impl Stage<'_> {
     fn process(&self, cell: &Cell) -> Outcome<Measured> {
         let arguments = ["cell".to_owned(), "--json".to_owned(), serde_json::to_string(cell)?];
         let mut command = self.launcher.command(self.program, &arguments, cell)?;
+        command.env(HUGE_PAGES, "0");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| -> Failure {
             let program = command.get_program().to_string_lossy();

@@ -196,6 +196,33 @@ impl Demotions {
     }
 }
 
+/// A cache of blocks between memory and the slow tier, since the store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecondLevel {
+    /// Blocks that memory lacked and the cache had.
+    pub hits: u64,
+    /// Blocks that neither had.
+    pub misses: u64,
+    /// Bytes written into it, with what was written again.
+    pub written_bytes: u64,
+    /// Blocks that it has now.
+    pub blocks: u64,
+    /// Memory by which they are found and chosen, in bytes.
+    pub memory_bytes: u64,
+}
+
+impl SecondLevel {
+    /// What it did since `before`, and what it has now.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            hits: self.hits - before.hits,
+            misses: self.misses - before.misses,
+            written_bytes: self.written_bytes - before.written_bytes,
+            ..self
+        }
+    }
+}
+
 /// What went to and came from one tier since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TierTraffic {
@@ -293,6 +320,11 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// Its cache of blocks between memory and the slow tier; none where it has none.
+    fn second_level(&self) -> Option<SecondLevel> {
+        None
+    }
+
     /// Memory that the engine says it uses, in bytes; none where it does not tell.
     fn memory_bytes(&self) -> Option<u64> {
         None
@@ -356,6 +388,17 @@ impl fmt::Display for Label {
     }
 }
 
+/// An option that every label may have: the engine's own memory, in place of the run's.
+pub const MEMORY: &str = "memory";
+
+impl Label {
+    /// Takes the engine's own memory out of the options, where it has one.
+    pub fn take_memory(&mut self) -> Outcome<Option<ByteSize>> {
+        let memory = self.options.remove(MEMORY);
+        memory.map(|size| Ok(size.parse::<ByteSize>()?)).transpose()
+    }
+}
+
 /// The kind that `label` names, with the layout it gets; says what is valid where something is not.
 pub fn find<'a>(
     engines: &[&'a dyn EngineKind],
@@ -379,7 +422,7 @@ pub fn find<'a>(
         );
     }
     for option in label.options.keys() {
-        if !kind.options().iter().any(|(name, _)| name == option) {
+        if option != MEMORY && !kind.options().iter().any(|(name, _)| name == option) {
             let names: Vec<_> = kind.options().iter().map(|(name, _)| *name).collect();
             let valid = match names.as_slice() {
                 [] => "it has none".to_owned(),
@@ -395,6 +438,26 @@ pub fn find<'a>(
 mod tests {
     use super::*;
     use crate::engines::NULL;
+
+    #[test]
+    fn every_label_may_have_memory_of_its_own() {
+        let mut label: Label = "null+memory=16MiB".parse().unwrap();
+        find(&[&NULL], &label).unwrap();
+        assert_eq!(label.take_memory().unwrap(), Some(ByteSize::mib(16)));
+        assert_eq!(label.take_memory().unwrap(), None);
+        assert!("null+memory=much".parse::<Label>().unwrap().take_memory().is_err());
+    }
+
+    #[test]
+    fn a_second_level_is_told_by_what_it_did_meanwhile_and_has_in_the_end() {
+        let before =
+            SecondLevel { hits: 1, misses: 2, written_bytes: 3, blocks: 4, memory_bytes: 5 };
+        let now =
+            SecondLevel { hits: 11, misses: 4, written_bytes: 33, blocks: 2, memory_bytes: 6 };
+        let since =
+            SecondLevel { hits: 10, misses: 2, written_bytes: 30, blocks: 2, memory_bytes: 6 };
+        assert_eq!(now.since(before), since);
+    }
 
     #[test]
     fn labels_read_back_as_they_are_written() {

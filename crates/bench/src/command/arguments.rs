@@ -2,6 +2,7 @@
 
 use crate::cell::{Cell, Purpose, SILENCE_S};
 use crate::figures::FigureArguments;
+use crate::mynvm::MynvmArguments;
 use crate::plan::{Run, Space};
 use crate::results::SlowDevice;
 use crate::rig::command::RigCommand;
@@ -77,6 +78,9 @@ pub enum Task {
     Prismdb(FigureArguments),
     /// The figures of SpanDB's evaluation, ours beside RocksDB on one device; needs root
     Spandb(Box<SpandbArguments>),
+    /// The figures of MyNVM's evaluation: large memory, small memory, and that with a cache of
+    /// blocks on the fast tier; needs root
+    Mynvm(Box<MynvmArguments>),
     /// Two block devices and a memory limit, for any program
     Rig {
         /// What to do with it

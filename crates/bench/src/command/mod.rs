@@ -7,7 +7,7 @@
 //!   values   bytes a second by the size of values          (value_sizes)
 //!   tiers, single, full, commit   comparisons on the rig      (scenarios)
 //!   prismdb  the paper's figures on the rig                   (figures)
-//!   spandb   that paper's figures on the rig, beside RocksDB  (spandb)
+//!   spandb, mynvm   those papers' figures on the rig          (spandb, mynvm)
 //!   rig      two block devices and a memory limit             (rig)
 //!   generator, agree      what the harness costs              (generator, agree)
 //!   list, bound, report
@@ -25,7 +25,8 @@ use crate::scenarios::{self, Scenario, ScenarioArguments};
 use crate::store::EngineKind;
 use crate::workloads::{self, Plan, SETS};
 use crate::{
-    Failure, Outcome, agree, bound, cell, figures, generator, quick, rig, spandb, value_sizes,
+    Failure, Outcome, agree, bound, cell, figures, generator, mynvm, quick, rig, rows, spandb,
+    value_sizes,
 };
 use arguments::{Arguments, BoundArguments, ReportArguments, RunArguments, Task};
 use clap::Parser;
@@ -91,7 +92,16 @@ fn run(arguments: Arguments, engines: &[&dyn EngineKind]) -> Outcome<bool> {
         Task::Prismdb(arguments) => {
             show_parts(&figures::run(&arguments, engines, &program()?, started_s(), &mut complain)?)
         }
-        Task::Spandb(arguments) => show_rows(&arguments, engines).map(|()| true),
+        Task::Spandb(arguments) => {
+            let context = (engines, &*program()?, started_s());
+            let shown = spandb::run(&arguments, context, &mut complain)?;
+            show_rows(shown, arguments.rows.json).map(|()| true)
+        }
+        Task::Mynvm(arguments) => {
+            let context = (engines, &*program()?, started_s());
+            let shown = mynvm::run(&arguments, context, &mut complain)?;
+            show_rows(shown, arguments.rows.json).map(|()| true)
+        }
         Task::Rig { command } => rig::command::run(&command).map(|_| true),
         Task::Cell { json } => run_cell(&json, engines),
     }
@@ -153,16 +163,15 @@ fn show_parts(parts: &[(PathBuf, Results)]) -> Outcome<bool> {
     Ok(finished)
 }
 
-/// The rows of SpanDB's figures. One that is missed, or not there, is shown and no failure.
-fn show_rows(arguments: &spandb::SpandbArguments, engines: &[&dyn EngineKind]) -> Outcome<()> {
-    let shown = spandb::run(arguments, engines, &program()?, started_s(), &mut complain)?;
+/// The rows of a paper's figures. One that is missed, or not there, is shown and no failure.
+fn show_rows(shown: rows::Outcomes, as_json: bool) -> Outcome<()> {
     let mut text = shown.table;
     shown.lines.iter().for_each(|line| text.push_str(&format!("{line}\n")));
-    text.push_str(&format!("results: {}\n", arguments.results.display()));
+    text.push_str(&format!("results: {}\n", shown.results.display()));
     for picture in shown.pictures {
         text.push_str(&format!("picture: {}\n", picture.display()));
     }
-    if !arguments.json {
+    if !as_json {
         return print(&text);
     }
     std::io::stderr().write_all(text.as_bytes())?;
@@ -209,7 +218,9 @@ fn tell(message: &Message) -> Outcome<()> {
 }
 
 fn list(engines: &[&dyn EngineKind]) -> Outcome<()> {
-    let mut text = "Engines: NAME[@fast|slow|tiers][+OPTION=VALUE]...\n".to_owned();
+    let mut text = "Engines: NAME[@fast|slow|tiers][+OPTION=VALUE]...\n  \
+                    of each: +memory: its own, such as 64MiB, in place of --memory\n"
+        .to_owned();
     for engine in engines {
         let layout = engine.needs().usual();
         text.push_str(&format!("  {:<24} {} (@{layout})\n", engine.name(), engine.about()));

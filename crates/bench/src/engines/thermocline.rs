@@ -9,8 +9,8 @@
 use super::{fast_cache, hybrid};
 use crate::Outcome;
 use crate::store::{
-    Change, Demotions, Durability, EngineKind, Flying, Needs, OpenOptions, Store, TierTraffic,
-    Visitor,
+    Change, Demotions, Durability, EngineKind, Flying, Needs, OpenOptions, SecondLevel, Store,
+    TierTraffic, Visitor,
 };
 use std::collections::VecDeque;
 use thermocline::{
@@ -364,6 +364,17 @@ impl Store for Open {
     fn demotions(&self) -> Option<Demotions> {
         let demotions = self.db.stats().fast_tier?.demotions;
         Some(Demotions { ended: demotions.ended, elapsed_s: demotions.elapsed_s })
+    }
+
+    fn second_level(&self) -> Option<SecondLevel> {
+        let stats = self.db.stats().fast_cache?;
+        Some(SecondLevel {
+            hits: stats.hits,
+            misses: stats.misses,
+            written_bytes: stats.written_bytes,
+            blocks: stats.blocks,
+            memory_bytes: stats.memory_bytes,
+        })
     }
 
     fn memory_bytes(&self) -> Option<u64> {

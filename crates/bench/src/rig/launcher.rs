@@ -76,7 +76,7 @@ impl Launcher for InRig {
             command.args(["-n", &self.nice.to_string()]).arg(program);
             command
         };
-        command.args(arguments).env("MIMALLOC_ALLOW_THP", "0");
+        command.args(arguments);
         *self.limit.borrow_mut() = Some(limit);
         Ok(command)
     }

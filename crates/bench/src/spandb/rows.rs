@@ -1,77 +1,43 @@
-//! The rows of each figure: what is put over what, and how much it should come to.
+//! The rows of each figure: names, points, goals.
 //!
 //! ```text
 //!   row    11/fillrandom/8
 //!   over   thermocline-leveled@fast+driver=direct    fillrandom/threads-8/sync
 //!   under  rocksdb@fast                              the same
 //! ```
-//! A row names the points that it needs, so a run has each point once however many rows of however
-//! many figures need it.
-//!
-//! Invariants:
-//! 1. Of several points over or under the line the best counts: a rival is shown at its best.
-//! 2. Names are stable: programs read them.
 
 use crate::results::Measured;
 use crate::rig::plan::Medium;
+use crate::rows::{
+    self, Figure, Measure, PROCESSOR, Paper, Point, ROCKSDB, THROUGHPUT, Value, point, points,
+};
 use crate::workloads::spandb::PHASES;
-use crate::{Failure, Outcome};
-use std::str::FromStr;
 
 /// Ours past the page cache, and through it.
 pub const DIRECT: &str = "thermocline-leveled@fast+driver=direct";
 const POSIX: &str = "thermocline-leveled@fast+driver=posix";
 const HYBRID: &str = "thermocline-hybrid@tiers";
 const TIERED: &str = "thermocline-leveled@tiers";
-/// What ratios are against.
-pub const ROCKSDB: &str = "rocksdb@fast";
 const RIVALS: [&str; 4] = ["lmdb", "redb", "fjall", "sled"];
 
-/// A figure or table of the paper, or a measurement of its section 5.4.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Figure(usize);
-
-/// Names and titles, in the order in which they are shown.
-const FIGURES: [(&str, &str); 10] = [
-    ("2", "Durable writes of one page, by drivers"),
-    ("3", "Durable writes at once: threads and requests of each"),
-    ("8", "Placement of levels"),
-    ("9", "Placement while the load changes"),
-    ("10", "What the parts cost"),
-    ("11", "Writes and YCSB-A beside RocksDB"),
-    ("t2", "Latencies"),
-    ("12", "LinkBench in transactions"),
-    ("13", "Other stores"),
-    ("recovery", "Opening after a crash"),
-];
-
-impl Figure {
-    /// All of them.
-    pub fn all() -> Vec<Self> {
-        (0..FIGURES.len()).map(Self).collect()
-    }
-
-    /// As the paper counts it, or a word.
-    pub fn name(self) -> &'static str {
-        FIGURES[self.0].0
-    }
-
-    /// What it shows.
-    pub fn title(self) -> &'static str {
-        FIGURES[self.0].1
-    }
-}
-
-impl FromStr for Figure {
-    type Err = Failure;
-
-    fn from_str(text: &str) -> Outcome<Self> {
-        let names = FIGURES.map(|(name, _)| name);
-        let found = names.iter().position(|name| *name == text).map(Self);
-        let unknown = || format!("there is no figure '{text}'; there are {}", names.join(", "));
-        found.ok_or_else(|| unknown().into())
-    }
-}
+/// What is measured of the paper.
+pub const PAPER: Paper = Paper {
+    word: "spandb",
+    title: "SpanDB",
+    figures: &[
+        Figure { name: "2", title: "Durable writes of one page, by drivers" },
+        Figure { name: "3", title: "Durable writes at once: threads and requests of each" },
+        Figure { name: "8", title: "Placement of levels" },
+        Figure { name: "9", title: "Placement while the load changes" },
+        Figure { name: "10", title: "What the parts cost" },
+        Figure { name: "11", title: "Writes and YCSB-A beside RocksDB" },
+        Figure { name: "t2", title: "Latencies" },
+        Figure { name: "12", title: "LinkBench in transactions" },
+        Figure { name: "13", title: "Other stores" },
+        Figure { name: "recovery", title: "Opening after a crash" },
+    ],
+    emulated: false,
+};
 
 /// What a cell of a row is run as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,28 +50,6 @@ pub enum Group {
     Rest,
 }
 
-/// An engine on a workload.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Point {
-    /// The engine's label.
-    pub engine: String,
-    /// The workload's name.
-    pub workload: String,
-}
-
-/// What is compared.
-#[derive(Clone, Copy, Debug)]
-pub struct Measure {
-    /// Its unit.
-    pub unit: &'static str,
-    /// Less is better.
-    pub is_cost: bool,
-    /// Out of a cell's figures.
-    pub of: fn(&Measured) -> Option<f64>,
-}
-
-const THROUGHPUT: Measure =
-    Measure { unit: "op/s", is_cost: false, of: |measured| Some(measured.ops_per_s) };
 const P50: Measure = Measure {
     unit: "p50 us",
     is_cost: true,
@@ -116,8 +60,6 @@ const P99: Measure = Measure {
     is_cost: true,
     of: |measured| measured.latency.get("all").map(|latency| latency.p99_us),
 };
-const PROCESSOR: Measure =
-    Measure { unit: "processor us", is_cost: true, of: |measured| Some(measured.cpu_us_per_op) };
 const WAKE_UPS: Measure = Measure {
     unit: "wake-ups",
     is_cost: true,
@@ -126,78 +68,14 @@ const WAKE_UPS: Measure = Measure {
 const OPENING: Measure =
     Measure { unit: "s", is_cost: true, of: |measured| Some(measured.preparation_s.open) };
 
-/// What a row's value should be.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Goal {
-    /// It is shown.
-    None,
-    /// At least this much, and what is aimed at.
-    AtLeast(f64, f64),
-    /// At most.
-    AtMost(f64, f64),
-}
-
-/// How a value follows from both sides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// Over divided by under.
-    Ratio,
-    /// Under divided by over: of times, how many times as fast.
-    Speed,
-    /// Over alone.
-    Itself,
-}
-
-/// A row; see the module's header.
-#[derive(Clone, Debug)]
-pub struct Row {
-    /// Its figure.
-    pub figure: Figure,
-    /// Its name, the figure's in front.
-    pub name: String,
-    /// How its cells are run.
-    pub group: Group,
-    /// Ours.
-    pub over: Vec<Point>,
-    /// What it is held against; empty: nothing.
-    pub under: Vec<Point>,
-    /// What is compared.
-    pub measure: Measure,
-    /// How.
-    pub value: Value,
-    /// What it should come to.
-    pub goal: Goal,
-}
+/// A row of this paper.
+pub type Row = rows::Row<Group>;
 
 impl Row {
+    /// Ours over another, by operations a second.
     fn new(name: &str, over: Vec<Point>, under: Vec<Point>) -> Self {
-        let figure = name.split(['/', '-']).next().unwrap_or_default();
-        // Names are written below; a test looks at each.
-        let figure = figure.parse().unwrap_or(Figure(0));
-        let (group, measure) = (Group::Work, THROUGHPUT);
-        let (value, goal) = (Value::Ratio, Goal::None);
-        Self { figure, name: name.to_owned(), group, over, under, measure, value, goal }
+        Self::in_paper(&PAPER, Group::Work, name, over, under)
     }
-
-    fn of(self, measure: Measure) -> Self {
-        Self { measure, ..self }
-    }
-
-    fn at_least(self, bar: f64, aim: f64) -> Self {
-        Self { goal: Goal::AtLeast(bar, aim), ..self }
-    }
-
-    fn at_most(self, bar: f64, aim: f64) -> Self {
-        Self { goal: Goal::AtMost(bar, aim), ..self }
-    }
-}
-
-fn point(engine: &str, workload: &str) -> Vec<Point> {
-    vec![Point { engine: engine.to_owned(), workload: workload.to_owned() }]
-}
-
-fn points(engines: &[&str], workload: &str) -> Vec<Point> {
-    engines.iter().flat_map(|engine| point(engine, workload)).collect()
 }
 
 /// Ours over RocksDB, on one workload.
@@ -205,8 +83,8 @@ fn against(name: &str, engine: &str, workload: &str) -> Row {
     Row::new(name, point(engine, workload), point(ROCKSDB, workload))
 }
 
-/// The rows of `figures` on `medium`. `options` are added to every label of a store of ours.
-pub fn rows(figures: &[Figure], medium: Medium, options: &str) -> Vec<Row> {
+/// The rows of `figures` on `medium`.
+pub fn rows(figures: &[Figure], medium: Medium) -> Vec<Row> {
     let all = [
         drivers(),
         at_once(),
@@ -220,23 +98,7 @@ pub fn rows(figures: &[Figure], medium: Medium, options: &str) -> Vec<Row> {
         rivals(),
         recovery(),
     ];
-    let mut rows: Vec<_> =
-        all.into_iter().flatten().filter(|row| figures.contains(&row.figure)).collect();
-    for point in rows.iter_mut().flat_map(|row| row.over.iter_mut().chain(&mut row.under)) {
-        if point.engine.starts_with("thermocline-") && !options.is_empty() {
-            point.engine = with(&point.engine, options);
-        }
-    }
-    rows
-}
-
-/// `label` with `options`, of which those that it has already are left out.
-fn with(label: &str, options: &str) -> String {
-    let named = |option: &&str| {
-        let name = option.split('=').next().unwrap_or_default();
-        !label.contains(&format!("+{name}="))
-    };
-    options.split('+').filter(named).fold(label.to_owned(), |label, option| label + "+" + option)
+    all.into_iter().flatten().filter(|row| figures.contains(&row.figure)).collect()
 }
 
 fn drivers() -> Vec<Row> {
@@ -447,31 +309,17 @@ fn recovery() -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Label;
-    use std::collections::BTreeSet;
+    use crate::rows::Goal;
 
     #[test]
     fn every_row_has_a_name_of_its_own_a_figure_and_points_that_exist() {
-        let rows = rows(&Figure::all(), Medium::Ram, "");
-        let names: BTreeSet<_> = rows.iter().map(|row| row.name.as_str()).collect();
-        assert_eq!(names.len(), rows.len());
-        for row in &rows {
-            assert!(row.name.starts_with(row.figure.name()), "{}", row.name);
-            assert_eq!(row.under.is_empty(), row.value == Value::Itself, "{}", row.name);
-            for point in row.over.iter().chain(&row.under) {
-                crate::workloads::parse(&point.workload).unwrap();
-                point.engine.parse::<Label>().unwrap();
-            }
-        }
-        for figure in Figure::all() {
-            assert!(rows.iter().any(|row| row.figure == figure), "{}", figure.name());
-        }
+        rows::tests::are_sound(&PAPER, &rows(PAPER.figures, Medium::Ram));
     }
 
     #[test]
     fn the_names_and_bars_are_those_that_programs_read() {
         let of = |medium, name: &str| {
-            let rows = rows(&["11".parse().unwrap()], medium, "");
+            let rows = rows(&[PAPER.figure("11").unwrap()], medium);
             rows.into_iter().find(|row| row.name == name).unwrap().goal
         };
         assert_eq!(of(Medium::Ram, "11/fillrandom/8"), Goal::AtLeast(3.5, 5.0));
@@ -482,21 +330,8 @@ mod tests {
             of(Medium::Through, "11/async/fillrandom/synced-to-buffered"),
             Goal::AtLeast(0.75, 0.9)
         );
-        let error = "14".parse::<Figure>().unwrap_err().to_string();
+        let error = PAPER.figure("14").unwrap_err().to_string();
         assert!(error.contains("there are 2, 3, 8"), "{error}");
-    }
-
-    #[test]
-    fn options_go_to_our_labels_alone_and_never_twice() {
-        let rows = rows(&["10".parse().unwrap()], Medium::Ram, "log-writes=4+block-size=8KiB");
-        let labels: BTreeSet<_> =
-            rows.iter().flat_map(|row| row.over.iter().chain(&row.under)).collect();
-        for point in labels {
-            let label: Label = point.engine.parse().unwrap();
-            let ours = point.engine.starts_with("thermocline-");
-            assert_eq!(label.options.contains_key("log-writes"), ours, "{}", point.engine);
-        }
-        assert!(with(DIRECT, "driver=posix").ends_with("+driver=direct"));
     }
 
     #[test]

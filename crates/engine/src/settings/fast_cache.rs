@@ -60,8 +60,9 @@ impl From<BlockLayout> for Layout {
 #[serde(default, deny_unknown_fields)]
 pub struct FastCacheSettings {
     /// Bytes of tier 0 for copies of blocks of slower tiers: 1 MiB to 2 TiB, or 0, the default, for
-    /// none. Levels of tables are placed in what is left, half of the tier at least. To be set
-    /// where reads come back to a small part of the data that lies on slower tiers.
+    /// none. Levels of tables are placed in what is left, half of the tier at least; with
+    /// `placement = "log_only"` the cache may have all that logs leave. To be set where reads come
+    /// back to a small part of the data that lies on slower tiers.
     pub capacity: ByteSize,
     /// Which blocks are taken; default `simulated_lru`. The others are there to be compared with.
     pub admission: Admission,

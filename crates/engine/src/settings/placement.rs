@@ -75,6 +75,12 @@ impl Settings {
         ByLevelSettings { log_reserve, cache_reserve: self.fast_cache.capacity }
     }
 
+    /// Whether tier 0 gets neither tables nor slots, so that a cache of blocks may have all that
+    /// logs leave.
+    pub(crate) fn all_tables_lie_below(&self) -> bool {
+        self.preset() == Preset::Leveled && self.placement == PlacementChoice::LogOnly
+    }
+
     /// What tables may take of the fast tier without pushing anything out; none where its size is
     /// that of its disk.
     pub(crate) fn fast_table_bytes(&self) -> Option<u64> {

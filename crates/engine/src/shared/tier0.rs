@@ -7,11 +7,11 @@
 //! Logs and journals come first, for without them nothing is written. A spare part is left for a
 //! journal that is written afresh beside the old one, the first log of an opening, and logs of
 //! batches larger than a memtable. A cache of blocks has what the settings say, half of what is
-//! left at most, and gives it up where others take more (`fast_cache/room.rs`). Slots have the
-//! rest, and give way to copies of tables' indexes, which get a quarter of it at most. A flush that
-//! finds no slot and must not wait overdraws: while one does, the slots may take what the tier has.
-//! While the tier's device refuses what its capacity leaves, the slots keep to what they have
-//! there.
+//! left at most, or all of it where the placement puts no table on the tier, and gives it up where
+//! others take more (`fast_cache/room.rs`). Slots have the rest, and give way to copies of tables'
+//! indexes, which get a quarter of it at most. A flush that finds no slot and must not wait
+//! overdraws: while one does, the slots may take what the tier has. While the tier's device refuses
+//! what its capacity leaves, the slots keep to what they have there.
 //!
 //! Invariant: the grants of all accounts together are the capacity at most.
 
@@ -23,7 +23,8 @@ use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Share of the fast tier that is left free beside logs and journals.
 const SPARE_SHARE: u64 = 100;
 
-/// Share of what logs, journals and spare leave that a cache of blocks may take.
+/// Share of what logs, journals and spare leave that a cache of blocks may take beside tables and
+/// slots.
 const CACHE_SHARE: u64 = 2;
 
 /// Share of the slots' room that copies of indexes may take.
@@ -87,7 +88,8 @@ impl Tier0 {
         let logs_bytes = grant(settings.logs_bytes());
         let journals_bytes = grant(settings.manifest_bytes() + settings.map_bytes());
         let spare_bytes = grant(capacity_bytes / SPARE_SHARE);
-        let cache_bytes = settings.fast_cache.capacity.0.min(left_bytes / CACHE_SHARE);
+        let share = if settings.all_tables_lie_below() { 1 } else { CACHE_SHARE };
+        let cache_bytes = settings.fast_cache.capacity.0.min(left_bytes / share);
         left_bytes -= cache_bytes;
         Self {
             logs_bytes,
@@ -182,7 +184,7 @@ impl<S: Fn(u64)> Drop for Overdraft<'_, S> {
 mod tests {
     use super::*;
     use crate::settings::fast_cache::FastCacheSettings;
-    use crate::{ByteSize, Preset, Tier};
+    use crate::{ByteSize, PlacementChoice, Preset, Tier};
     use std::cell::Cell;
     use thermocline_foundation::random::Random;
 
@@ -224,6 +226,33 @@ mod tests {
             assert_eq!(granted(&tier0), capacity_bytes);
             tier0.want_copies(random.below(capacity_bytes), random.below(1 << 20), |_| {});
             assert!(granted(&tier0) <= capacity_bytes, "{tier0:?}");
+        }
+    }
+
+    #[test]
+    fn a_cache_has_half_of_what_is_left_and_all_of_it_where_no_table_lies_above() {
+        let granted = |preset, placement| {
+            let tier0 = Tier0::new(&Settings {
+                tiers: vec![Tier::new("/fast", ByteSize::mib(256))],
+                preset: Some(preset),
+                placement,
+                memory: ByteSize::mib(16),
+                fast_cache: FastCacheSettings {
+                    capacity: ByteSize::gib(1),
+                    ..FastCacheSettings::default()
+                },
+                ..Settings::default()
+            });
+            assert_eq!(granted(&tier0), 256 << 20);
+            let first = [Account::Logs, Account::Journals, Account::Spare];
+            let first: u64 = first.map(|account| tier0.grant(account)).iter().sum();
+            ((256 << 20) - first, tier0.grant(Account::BlockCache))
+        };
+        let (left, all) = granted(Preset::Leveled, PlacementChoice::LogOnly);
+        assert_eq!(all, left);
+        for preset in [Preset::Leveled, Preset::Hybrid] {
+            let (left, half) = granted(preset, PlacementChoice::Room);
+            assert_eq!(half, left / 2);
         }
     }
 

@@ -3,7 +3,7 @@
 //! Of several points on a side the one with the best median counts. The value is that of medians;
 //! its spread is that of the rounds' own values, because what slows a round slows both sides.
 
-use super::rows::{Goal, Group, Measure, Point, Row, Value};
+use super::{Found, Goal, Measure, Missing, Point, Row, Value};
 use crate::results::Results;
 use crate::summary::Spread;
 use std::collections::BTreeMap;
@@ -19,9 +19,9 @@ pub struct Side {
 
 /// A row with what was measured.
 #[derive(Clone, Debug)]
-pub struct Judged {
+pub struct Judged<G> {
     /// The row, by the name that is shown.
-    pub row: Row,
+    pub row: Row<G>,
     /// Ours.
     pub over: Option<Side>,
     /// The other.
@@ -45,7 +45,7 @@ pub enum Verdict {
     NotThere,
 }
 
-impl Judged {
+impl<G> Judged<G> {
     /// Whether its value reaches its goal.
     pub fn verdict(&self) -> Verdict {
         let Ok(value) = &self.value else { return Verdict::NotThere };
@@ -77,16 +77,16 @@ fn rounds(results: &Results, point: &Point, measure: Measure) -> BTreeMap<u32, f
 }
 
 /// The point of `side` with the best median, and its rounds; else why a point has none.
-fn best(
-    side: &[Point],
+fn best<G: Copy + Ord>(
+    (group, side): (G, &[Point]),
     results: Option<&Results>,
     measure: Measure,
-    missing: &BTreeMap<Point, String>,
+    missing: &Missing<G>,
 ) -> Result<(Side, BTreeMap<u32, f64>), String> {
     let mut found: Option<(Side, BTreeMap<u32, f64>)> = None;
     for point in side {
         let name = format!("{} on {}", point.engine, point.workload);
-        if let Some(reason) = missing.get(point) {
+        if let Some(reason) = missing.get(&(group, point.clone())) {
             return Err(format!("{name}: {reason}"));
         }
         let values = results.map(|results| rounds(results, point, measure)).unwrap_or_default();
@@ -110,8 +110,12 @@ fn best(
 }
 
 /// What `row` comes to by `results`, where points of `missing` did not run.
-pub fn judge(row: &Row, results: Option<&Results>, missing: &BTreeMap<Point, String>) -> Judged {
-    let side = |points: &[Point]| best(points, results, row.measure, missing);
+pub fn judge<G: Copy + Ord>(
+    row: &Row<G>,
+    results: Option<&Results>,
+    missing: &Missing<G>,
+) -> Judged<G> {
+    let side = |points: &[Point]| best((row.group, points), results, row.measure, missing);
     let over = side(&row.over);
     let under = (!row.under.is_empty()).then(|| side(&row.under));
     let value = match (&over, &under) {
@@ -128,8 +132,11 @@ fn ratio(
     (over, over_rounds): &(Side, BTreeMap<u32, f64>),
     (under, under_rounds): &(Side, BTreeMap<u32, f64>),
 ) -> Spread {
-    let of =
-        |over: f64, under: f64| if value == Value::Speed { under / over } else { over / under };
+    let of = |over: f64, under: f64| match value {
+        Value::Ratio | Value::Itself => over / under,
+        Value::Speed => under / over,
+        Value::Difference => over - under,
+    };
     let median = of(over.spread.median, under.spread.median);
     let both =
         over_rounds.iter().filter_map(|(round, over)| Some(of(*over, *under_rounds.get(round)?)));
@@ -138,15 +145,12 @@ fn ratio(
 }
 
 /// Points of `rows` with what was measured of them, for a picture, by unit.
-pub fn measured(
-    rows: &[&Judged],
-    found: &BTreeMap<Group, Results>,
-) -> Vec<(&'static str, Vec<Side>)> {
+pub fn measured<G: Ord>(rows: &[&Judged<G>], found: &Found<G>) -> Vec<(&'static str, Vec<Side>)> {
     let mut all: Vec<(&'static str, Vec<Side>)> = Vec::new();
     for judged in rows {
         let row = &judged.row;
         let Some(results) = found.get(&row.group) else { continue };
-        for point in row.over.iter().chain(&row.under) {
+        for point in row.points() {
             let values = rounds(results, point, row.measure);
             let Some(spread) = Spread::of(values.into_values()) else { continue };
             let side = Side { point: point.clone(), spread };

@@ -1,23 +1,36 @@
 //! The rows for a person (a table, a picture a figure) and for programs (`ratio` lines, JSON).
 
 use super::judged::{Judged, Side, Verdict, measured};
-use super::rows::{Figure, Goal};
-use super::{Found, Outcomes, SpandbArguments};
+use super::{Figure, Found, Goal, Outcomes, Paper};
 use crate::Outcome;
 use crate::report::html::svg::{self, Bar, bars, picture, short};
 use crate::report::table::{align, with_spread};
 use crate::results::Results;
+use crate::rig::plan::Medium;
 use crate::summary::Spread;
 use serde::Serialize;
+use std::path::Path;
 use thermocline_device::drivers::host_files;
 
-/// The file's schema.
-const SCHEMA: &str = "thermocline-spandb";
+/// Of the file's schema, which is the command's word behind `thermocline-`.
 const VERSION: u32 = 1;
+
+/// What a report is of.
+#[derive(Clone, Copy, Debug)]
+pub struct Sheet<'a> {
+    /// The paper.
+    pub paper: &'a Paper,
+    /// Where the rows go as JSON; pictures lie beside it.
+    pub path: &'a Path,
+    /// What the fast device was made of.
+    pub medium: Medium,
+    /// Why the rows were measured on plain directories; none: on the rig.
+    pub no_rig: Option<&'a str>,
+}
 
 #[derive(Serialize)]
 struct Document<'a> {
-    schema: &'static str,
+    schema: String,
     version: u32,
     command: Vec<String>,
     medium: String,
@@ -59,7 +72,7 @@ impl Measurement {
 }
 
 impl Line {
-    fn of(judged: &Judged) -> Self {
+    fn of<G>(judged: &Judged<G>) -> Self {
         let value = judged.value.as_ref().ok();
         Self {
             row: judged.row.name.clone(),
@@ -77,43 +90,47 @@ impl Line {
 }
 
 /// Writes the file and the pictures; returns what is to be printed.
-pub(super) fn written(
-    arguments: &SpandbArguments,
-    rows: &[Judged],
-    found: &Found,
-    no_rig: Option<&str>,
+pub fn written<G: Ord>(
+    sheet: &Sheet<'_>,
+    rows: &[Judged<G>],
+    found: &Found<G>,
 ) -> Outcome<Outcomes> {
+    let Sheet { paper, path, medium, no_rig } = *sheet;
     let document = Document {
-        schema: SCHEMA,
+        schema: format!("thermocline-{}", paper.word),
         version: VERSION,
         command: std::env::args().collect(),
-        medium: no_rig.map_or(arguments.medium.about(), |_| "plain directory").to_owned(),
+        medium: no_rig.map_or(medium.about(), |_| "plain directory").to_owned(),
         no_rig,
         rows: rows.iter().map(Line::of).collect(),
     };
     let json = serde_json::to_string_pretty(&document)?;
-    host_files::write_text(&arguments.results, &json)?;
+    host_files::write_text(path, &json)?;
     let mut pictures = Vec::new();
-    for figure in Figure::all() {
-        let own: Vec<_> = rows.iter().filter(|row| row.row.figure == figure).collect();
-        if let Some(drawn) = drawn(figure, &own, found) {
-            let stem = arguments.results.file_stem().unwrap_or_default().to_string_lossy();
-            let name = format!("{stem}-figure-{}.svg", figure.name());
-            let path = arguments.results.with_file_name(name);
-            host_files::write_text(&path, &drawn)?;
-            pictures.push(path);
+    for figure in paper.figures {
+        let own: Vec<_> = rows.iter().filter(|row| row.row.figure == *figure).collect();
+        if let Some(drawn) = drawn(paper, figure, &own, found) {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            let picture = path.with_file_name(format!("{stem}-figure-{}.svg", figure.name));
+            host_files::write_text(&picture, &drawn)?;
+            pictures.push(picture);
         }
     }
-    let mut heading = format!("fast device: {}\n", arguments.medium.about());
-    if let Some(reason) = no_rig {
-        heading = format!("plain directories, NOT the medium asked for: {reason}\n");
-    }
-    let table = heading + &failures(found) + &table(rows);
-    Ok(Outcomes { table, lines: lines(rows), json, pictures })
+    let table = heading(sheet) + &failures(found) + &table(rows);
+    Ok(Outcomes { table, lines: lines(rows), json, results: path.to_owned(), pictures })
+}
+
+/// What the rows were measured on.
+fn heading(sheet: &Sheet<'_>) -> String {
+    let Some(reason) = sheet.no_rig else {
+        return format!("fast device: {}\n", sheet.medium.about());
+    };
+    let slow = if sheet.paper.emulated { "; the slow one behind an emulated device" } else { "" };
+    format!("plain directories, NOT the medium asked for: {reason}{slow}\n")
 }
 
 /// Rounds that failed, where others of the same point may not have.
-fn failures(found: &Found) -> String {
+fn failures<G>(found: &Found<G>) -> String {
     let rows = found.values().flat_map(|results: &Results| &results.rows);
     let failed = rows.filter_map(|row| {
         let failure = row.failure.as_deref()?;
@@ -125,7 +142,7 @@ fn failures(found: &Found) -> String {
     failed.collect()
 }
 
-fn table(rows: &[Judged]) -> String {
+fn table<G>(rows: &[Judged<G>]) -> String {
     let head = ["row", "ours", "other", "unit", "value", "goal", ""];
     let mut cells = vec![head.map(str::to_owned).to_vec()];
     let mut reasons = String::new();
@@ -154,8 +171,8 @@ fn table(rows: &[Judged]) -> String {
 }
 
 /// The lines for programs.
-fn lines(rows: &[Judged]) -> Vec<String> {
-    let line = |judged: &Judged| {
+fn lines<G>(rows: &[Judged<G>]) -> Vec<String> {
+    let line = |judged: &Judged<G>| {
         let value = judged.value.as_ref().ok()?;
         Some(format!("ratio {} {:.3}", judged.row.name, value.median))
     };
@@ -182,7 +199,12 @@ fn word(verdict: Verdict) -> &'static str {
 }
 
 /// A picture of `rows`: their values beside their bars, and what they are made of.
-fn drawn(figure: Figure, rows: &[&Judged], found: &Found) -> Option<String> {
+fn drawn<G: Ord>(
+    paper: &Paper,
+    figure: &Figure,
+    rows: &[&Judged<G>],
+    found: &Found<G>,
+) -> Option<String> {
     let values: Vec<_> = rows.iter().filter_map(|judged| value_bar(judged)).collect();
     if values.is_empty() {
         return None;
@@ -203,11 +225,11 @@ fn drawn(figure: Figure, rows: &[&Judged], found: &Found) -> Option<String> {
     }
     let plots: Vec<_> = plots.iter().map(|(name, plot)| (*name, plot.clone())).collect();
     let names: Vec<_> = engines.into_iter().enumerate().collect();
-    let title = format!("SpanDB, figure {}: {}", figure.name(), figure.title());
+    let title = format!("{}, figure {}: {}", paper.title, figure.name, figure.title);
     Some(picture(&title, &plots, &names))
 }
 
-fn value_bar(judged: &Judged) -> Option<Bar> {
+fn value_bar<G>(judged: &Judged<G>) -> Option<Bar> {
     let value = judged.value.as_ref().ok()?;
     let mark = match judged.row.goal {
         Goal::None => None,

@@ -1,0 +1,279 @@
+//! The rows of each figure: names, points, goals.
+//!
+//! ```text
+//!   row    25/ycsb-c/n-to-l
+//!   over   thermocline-leveled@tiers+memory=9MiB+fast-cache=117MiB+...    ycsb-c
+//!   under  thermocline-leveled@slow+memory=58MiB+...                      ycsb-c
+//! ```
+//! Goals are of the rig with six million records.
+
+use super::Sizes;
+use crate::results::{Latency, Measured};
+use crate::rows::{self, Figure, Measure, PROCESSOR, Paper, THROUGHPUT, Value, point, points};
+
+/// What is measured of the paper.
+pub const PAPER: Paper = Paper {
+    word: "mynvm",
+    title: "MyNVM",
+    figures: &[
+        Figure { name: "1", title: "Latency at a fixed load" },
+        Figure { name: "18", title: "Bytes written into the cache, by admission" },
+        Figure { name: "19", title: "Hit rate of the cache, by admission and eviction" },
+        Figure { name: "24", title: "Memory for a cached block" },
+        Figure { name: "25", title: "Large memory, small memory, and a cache" },
+        Figure { name: "cost", title: "What the cache costs where nothing comes back" },
+    ],
+    emulated: true,
+};
+
+/// The workload of most rows.
+pub const READS: &str = "ycsb-c";
+const UNIFORM: &str = "ycsb-c/uniform";
+const GRAPH: &str = "linkbench";
+
+/// What a cell of a row is run as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    /// As fast as it goes.
+    Work,
+    /// The same with LinkBench's records.
+    Graph,
+    /// At a rate that follows from what small memory reached.
+    Rate,
+}
+
+/// A row of this paper.
+pub type Row = rows::Row<Group>;
+
+const RESIDENT: Measure = Measure {
+    unit: "B resident",
+    is_cost: true,
+    of: |measured| Some(measured.peak_rss_bytes as f64),
+};
+const WRITTEN: Measure = Measure {
+    unit: "B written/op",
+    is_cost: true,
+    of: |measured| {
+        let written = measured.second_level?.written_bytes;
+        Some(written as f64 / measured.operations.max(1) as f64)
+    },
+};
+/// Of the blocks that memory lacked.
+const HITS: Measure = Measure {
+    unit: "% hits",
+    is_cost: false,
+    of: |measured| {
+        let level = measured.second_level?;
+        let asked = (level.hits + level.misses).max(1);
+        Some(100.0 * level.hits as f64 / asked as f64)
+    },
+};
+const BLOCK_MEMORY: Measure = Measure {
+    unit: "B a block",
+    is_cost: true,
+    of: |measured| {
+        let level = measured.second_level.filter(|level| level.blocks > 0)?;
+        Some(level.memory_bytes as f64 / level.blocks as f64)
+    },
+};
+const MEAN: Measure = Measure {
+    unit: "mean us",
+    is_cost: true,
+    of: |measured| from_due(measured).map(|latency| latency.mean_us),
+};
+const P99: Measure = Measure {
+    unit: "p99 us",
+    is_cost: true,
+    of: |measured| from_due(measured).map(|latency| latency.p99_us),
+};
+
+/// From the moment at which operations were due: what waits behind a slow one counts.
+fn from_due(measured: &Measured) -> Option<&Latency> {
+    measured.latency_from_due.get("all")
+}
+
+/// Large memory.
+fn large(sizes: &Sizes) -> String {
+    format!("thermocline-leveled@slow+compression=zstd+memory={}MiB", sizes.large_mib())
+}
+
+/// Small memory.
+pub fn small(sizes: &Sizes) -> String {
+    format!("thermocline-leveled@slow+compression=zstd+memory={}MiB", sizes.small_mib())
+}
+
+/// Small memory and the cache, for which the ledger grants what logs leave of the fast tier.
+fn cached(sizes: &Sizes) -> String {
+    format!(
+        "thermocline-leveled@tiers+compression=zstd+memory={}MiB+placement=log_only\
+         +fast-cache={}MiB",
+        sizes.small_mib(),
+        sizes.fast_mib()
+    )
+}
+
+/// RocksDB with the same memory and bytes of the fast tier.
+fn rocksdb(sizes: &Sizes) -> [String; 2] {
+    let memory = sizes.small_mib();
+    let tuned = format!("rocksdb@tiers+levels=tuned+compression=zstd+memory={memory}MiB");
+    let with_rows = format!("{tuned}+row-cache={}MiB", memory / 2);
+    [tuned, with_rows]
+}
+
+fn group(workload: &str) -> Group {
+    if workload == GRAPH { Group::Graph } else { Group::Work }
+}
+
+/// The cache over something else, on one workload.
+fn against(name: &str, sizes: &Sizes, other: &str, workload: &str) -> Row {
+    let (over, under) = (point(&cached(sizes), workload), point(other, workload));
+    Row::in_paper(&PAPER, group(workload), name, over, under)
+}
+
+/// The cache alone.
+fn alone(name: &str, engine: &str, measure: Measure) -> Row {
+    let row = Row::in_paper(&PAPER, Group::Work, name, point(engine, READS), Vec::new());
+    Row { value: Value::Itself, ..row.of(measure) }
+}
+
+/// The rows of `figures`.
+pub fn rows(figures: &[Figure], sizes: &Sizes) -> Vec<Row> {
+    let all = [
+        latencies(sizes),
+        admissions(sizes),
+        evictions(sizes),
+        vec![
+            alone("24/bytes-a-block", &cached(sizes), BLOCK_MEMORY).at_most(28.0, 20.0),
+            against("cost/uniform", sizes, &small(sizes), UNIFORM).at_least(0.98, 1.0),
+            against("cost/uniform/processor", sizes, &small(sizes), UNIFORM).of(PROCESSOR),
+        ],
+        set_ups(sizes),
+    ];
+    all.into_iter().flatten().filter(|row| figures.contains(&row.figure)).collect()
+}
+
+/// Figure 1: at 70 % of what small memory reaches.
+fn latencies(sizes: &Sizes) -> Vec<Row> {
+    let (large, small) = (large(sizes), small(sizes));
+    let at_rate = |name: &str, other: &str, measure| Row {
+        group: Group::Rate,
+        ..against(name, sizes, other, READS).of(measure)
+    };
+    vec![
+        alone("1/throughput/s", &small, THROUGHPUT),
+        at_rate("1/mean/n-to-s", &small, MEAN).at_most(0.55, 0.55),
+        at_rate("1/mean/n-to-l", &large, MEAN),
+        at_rate("1/p99/n-to-l", &large, P99).at_most(1.2, 1.2),
+    ]
+}
+
+/// Figures 18 and 19: each admission over that of all blocks.
+fn admissions(sizes: &Sizes) -> Vec<Row> {
+    let of = |admission: &str| format!("{}+fast-cache-admission={admission}", cached(sizes));
+    let policies = [
+        ("simulated_lru", cached(sizes)),
+        ("second_access", of("second_access")),
+        ("frequency", of("frequency")),
+    ];
+    let both = |(name, engine): &(&str, String)| {
+        let row = |figure: &str, measure| {
+            let (over, under) = (point(engine, READS), point(&of("always"), READS));
+            let name = format!("{figure}/{name}");
+            Row::in_paper(&PAPER, Group::Work, &name, over, under).of(measure)
+        };
+        let writes = row("18/writes", WRITTEN);
+        let hits = Row { value: Value::Difference, ..row("19/hits", HITS) };
+        // What is in force where nothing is said is judged.
+        match *name {
+            "simulated_lru" => [writes.at_most(1.0 / 3.0, 0.25), hits.at_least(-2.0, 0.0)],
+            _ => [writes, hits],
+        }
+    };
+    policies.iter().flat_map(both).collect()
+}
+
+/// Figure 19: each eviction over the plain one, where all blocks are taken.
+fn evictions(sizes: &Sizes) -> Vec<Row> {
+    let all = format!("{}+fast-cache-admission=always", cached(sizes));
+    let of = |eviction: &str| format!("{all}+fast-cache-eviction={eviction}");
+    let policies = [("fifo_reinsert", all.clone()), ("file_lru", of("file_lru"))];
+    let row = |(name, engine): (&str, String)| {
+        let (over, under) = (point(&engine, READS), point(&of("fifo"), READS));
+        let name = format!("19/eviction/{name}");
+        let row = Row::in_paper(&PAPER, Group::Work, &name, over, under).of(HITS);
+        Row { value: Value::Difference, ..row }
+    };
+    policies.map(row).to_vec()
+}
+
+/// Figure 25.
+fn set_ups(sizes: &Sizes) -> Vec<Row> {
+    let (large, small) = (large(sizes), small(sizes));
+    let goals = [(READS, (1.2, 1.8), (2.0, 2.5)), (GRAPH, (0.92, 1.2), (1.5, 2.0))];
+    let ours = goals.into_iter().flat_map(|(workload, to_large, to_small)| {
+        let row = |name: &str, other: &str| {
+            against(&format!("25/{workload}/{name}"), sizes, other, workload)
+        };
+        [
+            row("n-to-l", &large).at_least(to_large.0, to_large.1),
+            row("n-to-s", &small).at_least(to_small.0, to_small.1),
+            row("resident", &small).of(RESIDENT),
+        ]
+    });
+    let rocksdb = rocksdb(sizes);
+    let rivals = [READS, "ycsb-b", GRAPH].map(|workload| {
+        let [tuned, with_rows] = &rocksdb;
+        let under = points(&[tuned, with_rows], workload);
+        let name = format!("25/{workload}/rocksdb");
+        let row =
+            Row::in_paper(&PAPER, group(workload), &name, point(&cached(sizes), workload), under);
+        row.at_least(1.2, 1.3)
+    });
+    ours.chain(rivals).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::Goal;
+    use crate::store::SecondLevel;
+
+    const SIZES: Sizes = Sizes { rounds: 1, records: 600_000, seconds: 1.0, warm_up_seconds: 1.0 };
+
+    #[test]
+    fn every_row_has_a_name_of_its_own_a_figure_and_points_that_exist() {
+        let rows = rows(PAPER.figures, &SIZES);
+        rows::tests::are_sound(&PAPER, &rows);
+        let labels = rows.iter().flat_map(Row::points).map(|point| &point.engine);
+        for label in labels.filter(|label| label.starts_with("thermocline-")) {
+            crate::store::find(&crate::engines::ALL, &label.parse().unwrap()).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_names_and_bars_are_those_that_programs_read() {
+        let rows = rows(PAPER.figures, &SIZES);
+        let goal = |name: &str| rows.iter().find(|row| row.name == name).unwrap().goal;
+        assert_eq!(goal("25/ycsb-c/n-to-l"), Goal::AtLeast(1.2, 1.8));
+        assert_eq!(goal("25/linkbench/n-to-s"), Goal::AtLeast(1.5, 2.0));
+        assert_eq!(goal("25/ycsb-b/rocksdb"), Goal::AtLeast(1.2, 1.3));
+        assert_eq!(goal("1/mean/n-to-s"), Goal::AtMost(0.55, 0.55));
+        assert_eq!(goal("18/writes/simulated_lru"), Goal::AtMost(1.0 / 3.0, 0.25));
+        assert_eq!(goal("19/hits/simulated_lru"), Goal::AtLeast(-2.0, 0.0));
+        assert_eq!(goal("19/hits/frequency"), Goal::None);
+        assert_eq!(goal("24/bytes-a-block"), Goal::AtMost(28.0, 20.0));
+        assert_eq!(goal("cost/uniform"), Goal::AtLeast(0.98, 1.0));
+    }
+
+    #[test]
+    fn the_cache_is_measured_by_what_it_did_in_the_measured_part() {
+        let level =
+            SecondLevel { hits: 30, misses: 10, written_bytes: 800, blocks: 5, memory_bytes: 90 };
+        let measured =
+            Measured { operations: 100, second_level: Some(level), ..Measured::default() };
+        let of = |measure: Measure| (measure.of)(&measured);
+        assert_eq!((of(WRITTEN), of(HITS), of(BLOCK_MEMORY)), (Some(8.0), Some(75.0), Some(18.0)));
+        let without = Measured::default();
+        assert_eq!([WRITTEN, HITS, BLOCK_MEMORY].map(|m| (m.of)(&without)), [None; 3]);
+    }
+}

@@ -1,0 +1,225 @@
+//! A run for each group of rows, engines in turns, and what all of it came to.
+
+use super::judged::{Judged, judge};
+use super::place::{PROFILE, Place};
+use super::report::{self, Sheet};
+use super::{Found, Missing, Outcomes, Paper, ROCKSDB, Row, RowArguments, is_ours};
+use crate::Outcome;
+use crate::cell::Cell;
+use crate::plan::Run;
+use crate::store::EngineKind;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::path::Path;
+use thermocline_foundation::ByteSize;
+
+/// What the rows need of their place.
+#[derive(Clone, Copy, Debug)]
+pub struct Devices {
+    /// Size of the fast device.
+    pub fast: ByteSize,
+    /// Of the slow one.
+    pub slow: ByteSize,
+    /// What an engine over two tiers may use of the fast one.
+    pub capacity: ByteSize,
+}
+
+/// Engines, the program that has them, and when it began.
+pub type Context<'a> = (&'a [&'a dyn EngineKind], &'a Path, u64);
+
+/// Makes the cell that all of a group are made from, out of what the groups before it came to, or
+/// says why there is none.
+pub type MakeCell<'a, G> = dyn Fn(G, &Found<G>) -> Result<Cell, String> + 'a;
+
+/// Runs `rows`, whose groups have the cells that `cell` makes.
+pub fn run<G: Copy + Ord + Debug>(
+    paper: &Paper,
+    arguments: &RowArguments,
+    (mut rows, rounds): (Vec<Row<G>>, u32),
+    devices: Devices,
+    cell: &MakeCell<'_, G>,
+    (engines, program, started_s): Context<'_>,
+    say: &mut dyn FnMut(&str),
+) -> Outcome<Outcomes> {
+    let place = Place::new(paper, arguments, devices, say)?;
+    let (mut found, mut missing) = (BTreeMap::new(), BTreeMap::new());
+    if let Some(reason) = place.no_rig.as_ref().filter(|_| paper.emulated) {
+        emulated(&mut rows, reason, &mut missing);
+    }
+    let groups: BTreeSet<G> = rows.iter().map(|row| row.group).collect();
+    for group in groups {
+        let own: Vec<&Row<G>> = rows.iter().filter(|row| row.group == group).collect();
+        let made = match cell(group, &found) {
+            Ok(cell) => described(paper, arguments, group, cell, rounds, &place),
+            Err(reason) => {
+                let points = own.iter().flat_map(|row| row.points());
+                missing.extend(points.map(|point| ((group, point.clone()), reason.clone())));
+                continue;
+            }
+        };
+        let run = with_points(made, group, &own, engines, &mut missing);
+        if run.pairs.as_ref().is_some_and(BTreeSet::is_empty) {
+            continue;
+        }
+        say(&announced(&run));
+        found.insert(group, run.execute(engines, program, &*place.launcher, started_s, say)?);
+    }
+    let no_rig = place.no_rig.clone();
+    place.taken_down()?;
+    let mut judged: Vec<_> =
+        rows.iter().map(|row| judge(row, found.get(&row.group), &missing)).collect();
+    if no_rig.is_some() {
+        judged.iter_mut().for_each(Judged::name_plain);
+    }
+    let sheet = Sheet {
+        paper,
+        path: &arguments.results(paper),
+        medium: arguments.medium,
+        no_rig: no_rig.as_deref(),
+    };
+    report::written(&sheet, &judged, &found)
+}
+
+/// Our labels get a slow tier that is as slow as the device; others have no such driver.
+fn emulated<G: Copy + Ord>(rows: &mut [Row<G>], reason: &str, missing: &mut Missing<G>) {
+    for row in rows {
+        let group = row.group;
+        for point in row.points_mut() {
+            if is_ours(&point.engine) {
+                point.engine =
+                    super::with(&point.engine, &format!("slow-driver=emulated-{PROFILE}"));
+            } else {
+                let reason = format!("no slow device for it: {reason}");
+                missing.insert((group, point.clone()), reason);
+            }
+        }
+    }
+}
+
+/// The run of `group`, without its cells.
+fn described<G: Debug>(
+    paper: &Paper,
+    arguments: &RowArguments,
+    group: G,
+    mut cell: Cell,
+    rounds: u32,
+    place: &Place,
+) -> Run {
+    if place.no_rig.is_some() {
+        cell.memory_limit = None;
+    }
+    let path = arguments.results(paper);
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let word = format!("{group:?}").to_lowercase();
+    let medium = place.no_rig.as_ref().map_or(arguments.medium.about(), |_| "plain directory");
+    Run {
+        title: format!("{}, {word}", paper.word),
+        cell,
+        engines: Vec::new(),
+        workloads: Vec::new(),
+        pairs: None,
+        rounds,
+        fast: Some(place.fast.clone()),
+        slow: Some(place.slow.clone()),
+        images: place.images.clone(),
+        keep_images: false,
+        baseline: None,
+        results: path.with_file_name(format!("{stem}-{word}.json")),
+        notes: BTreeMap::from([("medium".to_owned(), medium.to_owned())]),
+    }
+}
+
+/// `run` with the points of `rows` that can run; why the others cannot goes to `missing`.
+fn with_points<G: Copy + Ord>(
+    mut run: Run,
+    group: G,
+    rows: &[&Row<G>],
+    engines: &[&dyn EngineKind],
+    missing: &mut Missing<G>,
+) -> Run {
+    let mut pairs = BTreeSet::new();
+    for point in rows.iter().flat_map(|row| row.points()) {
+        let pair = (point.engine.clone(), point.workload.clone());
+        let known = (group, point.clone());
+        if pairs.contains(&pair) || missing.contains_key(&known) {
+            continue;
+        }
+        let alone = Run {
+            engines: vec![point.engine.clone()],
+            workloads: vec![point.workload.clone()],
+            ..run.clone()
+        };
+        match alone.check(engines) {
+            Err(failure) => {
+                missing.insert(known, failure.to_string());
+            }
+            Ok((_, _, skipped)) if !skipped.is_empty() => {
+                missing.insert(known, skipped[0].reason.clone());
+            }
+            Ok(_) => {
+                for (list, name) in
+                    [(&mut run.engines, &point.engine), (&mut run.workloads, &point.workload)]
+                {
+                    if !list.contains(name) {
+                        list.push(name.clone());
+                    }
+                }
+                pairs.insert(pair);
+            }
+        }
+    }
+    run.baseline = run.engines.iter().find(|engine| *engine == ROCKSDB).cloned();
+    run.pairs = Some(pairs);
+    run
+}
+
+/// What is about to run, and for how long.
+fn announced(run: &Run) -> String {
+    let cells = run.pairs.as_ref().map_or(0, BTreeSet::len) as u32 * run.rounds;
+    let lasting = [run.cell.seconds, run.cell.warm_up_seconds, run.cell.rest_seconds];
+    let each = lasting.into_iter().flatten().sum::<f64>() + 1.0;
+    let minutes = f64::from(cells) * each / 60.0;
+    format!(
+        "{}: {cells} cells in {} rounds, at most {minutes:.0} minutes and the loading; {} records",
+        run.title, run.rounds, run.cell.records
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::tests::{PAPER, arguments, row};
+
+    #[test]
+    fn engines_that_are_not_there_do_not_stop_the_others() {
+        let scratch = tempfile::tempdir().unwrap();
+        let place = Place::for_test(scratch.path());
+        let cell = Cell {
+            records: 1000,
+            memory: ByteSize::mib(16),
+            tiers: Vec::new(),
+            ..crate::command::arguments::example_cell()
+        };
+        let rows = [row("a/one", "thermocline-leveled@fast", "rocksdb@fast")];
+        let rows: Vec<_> = rows.iter().collect();
+        let run = described(&PAPER, &arguments(&[]), 0u32, cell, 1, &place);
+        let mut missing = BTreeMap::new();
+        let run = with_points(run, 0, &rows, &crate::engines::ALL, &mut missing);
+        let pair = ("thermocline-leveled@fast".to_owned(), "ycsb-c".to_owned());
+        assert_eq!(run.pairs.unwrap(), BTreeSet::from([pair]));
+        assert_eq!(run.engines, ["thermocline-leveled@fast"]);
+        let reason = &missing[&(0, rows[0].under[0].clone())];
+        assert!(reason.contains("no engine 'rocksdb'"), "{reason}");
+        assert_eq!(run.baseline, None);
+    }
+
+    #[test]
+    fn without_a_slow_device_ours_is_emulated_and_others_say_why_they_do_not_run() {
+        let mut rows = [row("a/one", "thermocline-leveled@slow", "rocksdb@tiers")];
+        let mut missing = BTreeMap::new();
+        emulated(&mut rows, "no root", &mut missing);
+        assert_eq!(rows[0].over[0].engine, "thermocline-leveled@slow+slow-driver=emulated-gp3");
+        let reason = &missing[&(0, rows[0].under[0].clone())];
+        assert!(reason.ends_with("no root"), "{reason}");
+    }
+}
