@@ -29,6 +29,7 @@
 //!    without which nothing can be opened.
 //!
 //! Threads: a journal belongs to one thread at a time; its owner locks.
+//! Long because: appending, opening and erasing are one contract over the frames of one file.
 
 use crate::buffer::{Buffer, PAGE_BYTES};
 use crate::context::FileKind;

@@ -18,6 +18,7 @@
 //! partitions are read from; whatever goes past the cache goes past that, too.
 //!
 //! Shared between threads; holds the file open.
+//! Long because: look-ups, iterators and verification read one table by one path.
 
 use crate::block::{Block, Broken, Coding, Cursor, Lookup};
 use crate::block_cache::{BlockCache, BlockClass, weight_bytes};

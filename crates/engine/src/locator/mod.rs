@@ -7,7 +7,8 @@
 //! To add one: a file or folder here; a variant, a constructor, and an arm in `candidates`,
 //! `find_newest`, `is_due` and `tend`. `layout/mod.rs` (`over`) chooses it. The layout's follower
 //! (`FastTier`, `LevelTargets`, `OneLevel`) makes it and tells it of edits of the table set;
-//! `hybrid/plan.rs` begins its jobs, the lane of the index those of the index. Scans do not ask it: they read whole levels.
+//! `hybrid/plan.rs` begins its jobs, the lane of the index those of the index. Scans do not ask it:
+//! they read whole levels.
 
 pub(crate) mod copies;
 pub(crate) mod index;

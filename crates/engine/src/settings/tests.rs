@@ -38,7 +38,7 @@ fn logs_of_full_memtables_keep_to_their_part_of_tier_0() {
     for _ in 0..5000 {
         let mut size = |least_bits, most_bits| {
             let bits = least_bits + random.below(most_bits - least_bits);
-            ByteSize((1u64 << bits) + random.below(1 << bits))
+            ByteSize((1u64 << bits) + random.below(1u64 << bits))
         };
         let (capacity, memory) = (size(20, 42), size(20, 36));
         let preset = Some([Preset::Leveled, Preset::Hybrid][random.below(2) as usize]);

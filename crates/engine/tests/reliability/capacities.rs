@@ -96,13 +96,10 @@ fn value_bytes(random: &mut Random, kind: u64) -> u64 {
     }
 }
 
-fn loads_within_capacities(seed: u64) {
-    let mut random = Random::new(seed);
-    let settings = settings_at_random(&mut random);
-    let kind = random.below(5);
+/// Devices that say how much each tier has had at most.
+fn watched(seed: u64, most: &Arc<[AtomicU64; 2]>) -> (Environment, Arc<SleepClock>) {
     let memory = MemoryDevices::new();
-    let most: Arc<[AtomicU64; 2]> = Arc::default();
-    let seen = (memory.clone(), Arc::clone(&most));
+    let seen = (memory.clone(), Arc::clone(most));
     let hook = move |call: Call, path: &Path, _: &str| {
         if matches!(call, Call::Sync | Call::Create | Call::Allocate | Call::Delete) {
             for (tier, most) in TIERS.iter().zip(seen.1.iter()) {
@@ -115,11 +112,20 @@ fn loads_within_capacities(seed: u64) {
     };
     let clock = Arc::new(SleepClock::default());
     let environment = Environment {
-        devices: Arc::new(HookedDevices::new(Arc::new(memory.clone()), Arc::new(hook))),
+        devices: Arc::new(HookedDevices::new(Arc::new(memory), Arc::new(hook))),
         clock: Arc::clone(&clock) as _,
         workers: Workers::Stepped(Arc::new(Stepper::new(seed))),
         ..Environment::default()
     };
+    (environment, clock)
+}
+
+fn loads_within_capacities(seed: u64) {
+    let mut random = Random::new(seed);
+    let settings = settings_at_random(&mut random);
+    let kind = random.below(5);
+    let most: Arc<[AtomicU64; 2]> = Arc::default();
+    let (environment, clock) = watched(seed, &most);
     let what = |text: &str| {
         let Settings { preset, memory, table_size, log_writes, durability, .. } = &settings;
         let fast = settings.tiers[0].capacity;
