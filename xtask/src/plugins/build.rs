@@ -123,7 +123,8 @@ fn number_of<'a>(header: &'a str, name: &str) -> Option<&'a str> {
     let line = lines.find(|line| line.split_whitespace().any(|word| word == name))?;
     let (_, behind) = line.split_once(name)?;
     let number = behind.trim_matches(|sign: char| !sign.is_ascii_digit());
-    number.bytes().all(|digit| digit.is_ascii_digit()).then_some(number)
+    let is_number = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
+    is_number.then_some(number)
 }
 
 /// The sources of a folder, without tests.
