@@ -249,7 +249,7 @@ impl Subject {
     fn change(&mut self, found: &Found) -> Result<()> {
         found.slots.mend_headers()?;
         let rewritten = tables::rewrite(self, &found.tables)?;
-        let log = logs::rewrite(self, &found.logs, &found.slots)?;
+        let log = logs::rewrite(self, &found.logs, &found.slots.copies)?;
         let restored = &mut self.restored;
         let mut state = restored.levels.snapshot();
         state.retain(|(_, meta)| !found.tables.iter().any(|table| table.is(meta.number)));
