@@ -399,8 +399,8 @@ pub enum CacheAction {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Nothing changes without --apply; exit status 1 then where something is damaged. With it damaged
-pieces are kept in `lost` of their tier, and all that can be read stays. A repair that is cut off is begun
-again. What was lost comes back from a checkpoint alone.
+pieces are kept in `lost` of their tier, and all that can be read stays. A repair that is cut off is
+begun again. What was lost comes back from a checkpoint alone.
 
 Examples:
   thermocline --db store repair

@@ -112,8 +112,8 @@ impl Db {
 
     /// Makes the database at `home` one that opens for writing and verifies: keeps damaged pieces
     /// in `lost` of their tier, takes them out of use, and says which records are gone or older
-    /// than they were. Nothing is deleted of which there is no copy in `lost`; a repair that is cut off
-    /// is begun again.
+    /// than they were. Nothing is deleted of which there is no copy in `lost`; a repair that is cut
+    /// off is begun again.
     pub fn repair(home: impl AsRef<Path>) -> Result<RepairPlan> {
         Environment::default().repair(home.as_ref(), None, &mut |_| {})
     }

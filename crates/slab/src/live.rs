@@ -210,7 +210,8 @@ impl LiveSlots {
         SlabChange { file, new, removed: false, born: sorted(born), died: sorted(died), sum }
     }
 
-    /// The change by which slots die of whose records nothing is known; `sum` is that of the others.
+    /// The change by which slots die of whose records nothing is known; `sum` is that of the
+    /// others.
     pub fn loss(&self, file: FileNumber, died: &[u32], sum: SlotSum) -> SlabChange {
         let died: Vec<_> = died.iter().map(|slot| (*slot, Sequence::ZERO)).collect();
         SlabChange { sum, ..self.change(file, None, &[], &died) }
