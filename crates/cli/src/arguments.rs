@@ -46,13 +46,12 @@ pub struct Database {
     /// default), direct, or emulated-PROFILE (emulated-gp3).
     #[arg(long, global = true, value_name = "PATH:CAPACITY[:DRIVER]", value_parser = parse_tier)]
     pub tier: Vec<Tier>,
-    /// How a database keeps its records: hybrid, leveled or indexed
+    /// How a database keeps its records: hybrid or leveled
     ///
     /// hybrid: popular records in slots on the fast tier, the others in sorted tables on the slow
     /// one; the default of a new database with two tiers or more, which it needs. leveled: sorted
-    /// tables, the upper levels on the fast tier; the default with one tier. indexed: tables of one
-    /// level and an index of all keys in persistent memory, which --config names
-    /// (persistent_memory). An existing database goes on with what it has where nothing is said.
+    /// tables, the upper levels on the fast tier; the default with one tier. An existing database
+    /// goes on with what it has where nothing is said.
     #[arg(long, global = true, value_name = "PRESET", value_parser = parse_preset)]
     pub preset: Option<Preset>,
     /// Settings in TOML, kept by the database; --tier and --preset replace its own
@@ -74,8 +73,7 @@ fn parse_preset(text: &str) -> Result<Preset, String> {
     match text {
         "leveled" => Ok(Preset::Leveled),
         "hybrid" => Ok(Preset::Hybrid),
-        "indexed" => Ok(Preset::Indexed),
-        _ => Err("there are leveled, hybrid and indexed".to_owned()),
+        _ => Err("there are leveled and hybrid".to_owned()),
     }
 }
 
@@ -94,7 +92,7 @@ pub enum Command {
     Delete(Delete),
     /// List records in key order
     Scan(Scan),
-    /// Show tiers, levels, hit ratios and amplifications on one screen; --all: tables
+    /// Show tiers, levels, hit ratios and amplifications on one screen; --all: everything
     Stats(Stats),
     /// Show what lies on each tier and what each has served; or another program's files over tiers
     Tiers(Tiers),
@@ -214,9 +212,8 @@ Examples:
   thermocline put leader node-3 --if-absent
   thermocline put leader node-4 --expect node-3
 
-A condition that does not hold is exit status 1 with a line that says which one, and nothing is
-written. It is judged and the value written in one step. Any other error is status 1 too, with a
-line of its own.
+A condition that does not hold is exit status 1 with a line that says what the key has, and nothing
+is written. It is judged and the value written in one step.
 
 {KEY_EXAMPLES}"))]
 pub struct Put {
@@ -402,8 +399,8 @@ pub enum CacheAction {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Nothing changes without --apply; exit status 1 then where something is damaged. With it damaged
-pieces are kept in `lost` of their tier, and all that can be read stays. A repair that is cut off
-is begun again. What was lost comes back from a checkpoint alone.
+pieces are kept in `lost` of their tier, and all that can be read stays. A repair that is cut off is
+begun again. What was lost comes back from a checkpoint alone.
 
 Examples:
   thermocline --db store repair
@@ -515,7 +512,7 @@ mod tests {
             ("thermocline load x", "--tsv"),
             ("thermocline scan --limit many", "'many'"),
             ("thermocline --tier nowhere stats", "PATH:CAPACITY"),
-            ("thermocline --preset best stats", "there are leveled, hybrid and indexed"),
+            ("thermocline --preset best stats", "there are leveled and hybrid"),
         ] {
             let error = Arguments::try_parse_from(line.split(' ')).unwrap_err();
             let failure = refuse(&error).unwrap_err();

@@ -4,13 +4,13 @@
 //! is missing. So the repair keeps a prefix of what was written, and says where it ends.
 
 use super::plan::{Lost, RepairStep};
-use super::{Bytes, Meter, Piece, Subject};
+use super::{Bytes as Kept, Meter, Piece, Subject};
 use crate::batch::WriteBatch;
 use crate::engine::restore::{numbers_of, require_durable, require_floor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::front::replay::{Replay, Replayed};
 use crate::generations::memtable::Memtable;
-use bytes::Bytes as Value;
+use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_device::{Error as DeviceError, File, FileContext, FileKind, Origin, TierIndex};
 use thermocline_foundation::{FileNumber, Sequence};
@@ -48,6 +48,9 @@ impl LogsFound {
         self.memtable.get(key, Sequence::MAX).is_some()
     }
 }
+
+/// A record that a copy on the fast tier has: key, and value, none for a tombstone.
+pub(super) type Copied = (Vec<u8>, Option<Bytes>);
 
 /// The log that a repair has written.
 pub(super) struct NewLog {
@@ -125,7 +128,7 @@ fn cut(
         // What is missing is not there to be kept.
         let name = format!("{}.{}", subject.restored.log_floor, FileKind::Log.extension());
         let step = RepairStep::of_name(name, TierIndex(0), why, "the database goes on without it");
-        pieces.push(Piece { step, bytes: Bytes::Missing });
+        pieces.push(Piece { step, bytes: Kept::Missing });
     }
     let after = chain.last.map(|last| last.0);
     pieces[0].step.lost.push(Lost::Writes { after });
@@ -178,13 +181,13 @@ impl Chain {
     }
 }
 
-/// Writes the records of logs that are cut, up to the hole, to a new log, and `copies` in slots
-/// of which tables have lost the record; none where neither is wanted. Where the logs are whole the
+/// Writes the records of logs that are cut, up to the hole, to a new log, and the `copies`
+/// of records that tables have lost; none where neither is wanted. Where the logs are whole the
 /// new one follows them, so that an opening takes it whether or not the repair comes to its end.
 pub(super) fn rewrite(
     subject: &Subject,
     found: &LogsFound,
-    copies: &[(Vec<u8>, Option<Value>)],
+    copies: &[Copied],
 ) -> Result<Option<NewLog>> {
     let replaces_others = found.state == State::Cut;
     if !replaces_others && copies.is_empty() {

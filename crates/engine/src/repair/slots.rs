@@ -1,7 +1,7 @@
 //! Slots whose record cannot be given out: they are given up, and what is known of their records is
 //! said.
 
-use super::logs::LogsFound;
+use super::logs::{Copied, LogsFound};
 use super::plan::{Lost, RepairStep};
 use super::tables::TableFound;
 use super::{Bytes, Meter, Piece, Subject};
@@ -27,8 +27,8 @@ pub(super) struct SlotsFound {
     headers: Vec<SlabId>,
     bad: BTreeMap<FileNumber, BadSlab>,
     pub pieces: Vec<Piece>,
-    /// Copies on the fast tier of records that tables have lost; none for a tombstone.
-    pub copies: Vec<(Vec<u8>, Option<Value>)>,
+    /// Copies on the fast tier of records that tables have lost.
+    pub copies: Vec<Copied>,
 }
 
 /// A slab with slots to give up.

@@ -31,7 +31,7 @@ fn a_copy_stands_for_the_record_that_its_table_has_lost() {
     let image = take(&devices);
     let mut with_copies = 0;
     for index in of_kind(&image, ".table") {
-        for at in (100..image[index].2.len() * 3 / 4).step_by(image[index].2.len() / 5) {
+        for at in (100..image[index].2.len() * 3 / 4).step_by(image[index].2.len() / 40) {
             let mut damaged = image.clone();
             damaged[index].2[at] ^= 1;
             let devices = restore(&damaged);
