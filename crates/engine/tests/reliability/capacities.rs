@@ -205,6 +205,6 @@ fn a_batch_that_no_tier_has_room_for_is_refused_and_writing_goes_on() {
     }
     db.flush().unwrap();
     assert!(used(&devices, Path::new(TIERS[0])) <= (2 << 20) + SLACK_BYTES);
-    assert_eq!(db.get([7]).unwrap(), Some(vec![7; 1000]));
+    assert_eq!(db.get([7]).unwrap().as_deref(), Some(&[7; 1000][..]));
     assert_eq!(leaks(&devices, &db), None);
 }
