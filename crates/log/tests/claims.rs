@@ -266,8 +266,8 @@ fn what_cannot_follow_is_refused_and_a_failure_is_final() {
         let error = log.claim(&refused, Sequence::ZERO).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{refused:?}: {error}");
     }
-    let writes = harness.trace.writes.load(std::sync::atomic::Ordering::SeqCst);
-    harness.trace.fail_write.store(writes + 1, std::sync::atomic::Ordering::SeqCst);
+    let writes = harness.trace.writes.load(SeqCst);
+    harness.trace.fail_write.store(writes + 1, SeqCst);
     let first = log.claim(&[record(5, 1)], Sequence::ZERO).unwrap();
     let second = log.claim(&[record(6, 1)], Sequence::ZERO).unwrap();
     let error = log.write(first, &[record(5, 1)], Durability::Sync).unwrap_err();
