@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   all           every request that is not answered        <= bounds, for those that come
-//!   with locks    of them, commits that hold their locks    <= bounds, for commits that hold theirs
+//!   with locks    of them, commits that hold their locks    <= bounds, for these commits
 //! ```
 //! Invariants:
-//! 1. Writes that wait for the locks of a transaction never keep that transaction from its commit: a
-//!    commit that holds its locks counts against others of its kind alone, none of which waits.
+//! 1. Writes that wait for the locks of a transaction never keep it from its commit: a commit that
+//!    holds its locks counts against others of its kind alone, none of which waits.
 //! 2. As many tasks are woken as there are places. One that leaves without taking its place hands
 //!    it on: so none sleeps beside a place that is free.
 //!
@@ -167,7 +167,7 @@ impl Held {
         self.now.writes
     }
 
-    /// What to say where there is no room. Of what waits, `for_locks` are writes that wait for locks.
+    /// What to say where there is no room. Of what waits, `for_locks` are writes that want locks.
     pub fn refusal(&self, has_locks: bool, for_locks: usize) -> Refusal {
         Refusal { met: self.now.met_by(has_locks), most: self.most, has_locks, for_locks }
     }

@@ -11,8 +11,8 @@
 //! 2. A transaction that came with its locks is never behind a write that waits for locks, which
 //!    may be waiting for this one.
 //! 3. Locks are taken for one write at a time: what is set aside keeps its order.
-//! 4. A write waits for its locks from when it was set aside, behind others too: so however many are
-//!    set aside, each is answered after one timeout.
+//! 4. A write waits for its locks from when it was set aside, behind others too: so however many
+//!    are set aside, each is answered after one timeout.
 
 use super::held::Share;
 use super::ticket::Promise;

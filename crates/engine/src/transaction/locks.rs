@@ -230,8 +230,8 @@ impl Opened {
         self.is_settled
     }
 
-    /// What was written without locks is published now. Those that open while this one or another is
-    /// open find it so.
+    /// What was written without locks is published now. Those that open while this one or another
+    /// is open find it so.
     pub fn settled(&mut self) {
         self.is_settled = true;
         self.locks.open.fetch_or(SETTLED, Ordering::AcqRel);
