@@ -114,6 +114,8 @@ struct State {
     last: Sequence,
     sealed: bool,
     failed: Option<Error>,
+    /// Offset of the first page that is known to have failed.
+    failed_from: u64,
 }
 
 impl ClaimLog {
@@ -134,6 +136,7 @@ impl ClaimLog {
             last: header.base_sequence(),
             sealed: false,
             failed: None,
+            failed_from: u64::MAX,
         };
         let growth_bytes = settings.growth_bytes.max(CHUNK_BYTES);
         let allocated = Mutex::new(file.len()?);
@@ -196,15 +199,16 @@ impl ClaimLog {
     /// whatever becomes of others.
     ///
     /// # Errors
-    /// Why this group was not written, which stops the log; its records may or may not be found
-    /// after a restart. That another group failed is no error of this one.
+    /// Why this group or one before it was not written, or a sync failed, which stops the log; the
+    /// records may or may not be found after a restart. That a group behind this one failed is no
+    /// error of this one.
     pub fn write(
         &self,
         claim: Claim,
         records: &[Record<'_>],
         durability: Durability,
     ) -> Result<LogPosition> {
-        let stop = claim.stop;
+        let (start, stop) = (claim.start, claim.stop);
         let written = catch_panic(|| self.write_pages(claim, records, durability));
         if durability == Durability::Buffered {
             self.buffered.fetch_add(1, Ordering::AcqRel);
@@ -216,16 +220,20 @@ impl ClaimLog {
         }
         match written {
             Ok(Ok(tail)) => {
+                // A failure behind this group takes nothing from it.
+                if start >= state.failed_from {
+                    state.check_failed()?;
+                }
                 if stop == state.end {
                     state.tail = tail;
                 }
                 Ok(LogPosition::at(stop))
             }
-            Ok(Err(error)) => Err(state.fail(error)),
+            Ok(Err(error)) => Err(state.fail(error, start)),
             // Others wait for this group: the panic ends the log before it goes on.
             Err(panic) => {
                 let text = format!("writing to {} panicked: {panic}", self.file.describe());
-                state.fail(Error::new(ErrorKind::Io, text));
+                state.fail(Error::new(ErrorKind::Io, text), start);
                 drop(state);
                 panic.resume()
             }
@@ -342,7 +350,7 @@ impl ClaimLog {
         let buffered = self.buffered.load(Ordering::Acquire);
         if *synced < buffered {
             let result = self.file.sync();
-            result.map_err(|error| self.state.lock().fail(error))?;
+            result.map_err(|error| self.state.lock().fail(error, 0))?;
             *synced = buffered;
         }
         Ok(())
@@ -372,7 +380,7 @@ impl ClaimLog {
         page.begin_page(&self.page_header(&mark, mark.stream_bytes(), &page, durable));
         page.put(&mark.encode());
         let written = sync_site("end-mark", || self.write_out(&mut page, Durability::Sync));
-        written.map_err(|error| self.state.lock().fail(error))
+        written.map_err(|error| self.state.lock().fail(error, start))
     }
 
     /// Bytes from the start of the file to the end of what is claimed.
@@ -419,8 +427,9 @@ impl State {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// The log stops with `error`, unless it has; gives what stopped it.
-    fn fail(&mut self, error: Error) -> Error {
+    /// The log stops with `error`, which pages from `start` on met; gives what stopped it first.
+    fn fail(&mut self, error: Error, start: u64) -> Error {
+        self.failed_from = self.failed_from.min(start);
         self.failed.get_or_insert_with(|| with_records(error)).clone()
     }
 
