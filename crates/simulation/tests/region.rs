@@ -200,7 +200,10 @@ fn run(preset: Preset, seed: u64, one_in: u64) -> (Option<String>, u64) {
             db
         } else {
             machine.devices.watch(Some(Arc::new(crashes)));
-            machine.open().unwrap()
+            match machine.open() {
+                Ok(db) => db,
+                Err(error) => return (Some(format!("refused: {error}")), known.lock().images),
+            }
         };
         // The first batch of a life is followed by no call of a device before the power fails.
         write(&db, &known, &mut random, life * (BATCHES / 3));
