@@ -184,10 +184,13 @@ impl Run {
         let first = cell.prepare(engines)?;
         cell.tiers = self.tiers(first.layout)?;
         // What the process may use besides stays the same.
-        let beside = |limit: ByteSize| limit.0.saturating_sub(self.cell.memory.0);
-        cell.memory = first.options.memory;
-        cell.memory_limit =
-            self.cell.memory_limit.map(|limit| ByteSize(cell.memory.0 + beside(limit)));
+        let memory = first.options.memory;
+        cell.memory_limit = self.cell.memory_limit.map(|limit| {
+            let beside = limit.0.checked_sub(self.cell.memory.0);
+            // One that is below what the run gives stays so, and is refused.
+            beside.map_or(limit, |beside| ByteSize(memory.0 + beside))
+        });
+        cell.memory = memory;
         let spaces = [("fast", &self.fast), ("slow", &self.slow)];
         let device = |tier: &TierSpace| {
             let space = spaces.iter().find(|(name, _)| *name == tier.name)?.1.as_ref()?;

@@ -247,6 +247,25 @@ mod tests {
         assert_eq!(flying.batches().count(), 0);
     }
 
+    /// A group is in the memtable a moment before readers see it, and the next leader may come
+    /// then.
+    #[test]
+    fn a_group_that_is_in_the_memtable_and_not_published_is_a_conflict() {
+        let db = stepped(&one_tier());
+        db.put("a", "value").unwrap();
+        let versions = db.engine().versions();
+        let looked = versions.visible();
+        let claimed = versions.window.claim(1, None);
+        let batch = put("a", None).encoded;
+        versions.current().active.insert_batch(claimed.first(), &batch).unwrap();
+        assert_eq!(versions.visible(), looked);
+        let group = [put("b", Some(("a", looked)))];
+        let refused = refuse(versions, false, &Flying::default(), &group).unwrap();
+        let [(0, Refused::Failed(error))] = &refused[..] else { panic!("{refused:?}") };
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        assert!(versions.window.wait(claimed.complete(false)));
+    }
+
     /// What the log has and the memtable refuses must not be followed by an acknowledged write.
     #[test]
     fn a_batch_that_the_memtable_refuses_stops_all_writing() {

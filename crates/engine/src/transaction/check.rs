@@ -55,6 +55,8 @@ impl From<Error> for Refused {
 pub(crate) struct Recent {
     version: ArcSwapGuard<Arc<Version>>,
     visible: Sequence,
+    /// The last sequence that was given out: a group may be in a memtable and not visible yet.
+    claimed: Sequence,
     /// Keys of earlier batches, whose sequences are newer than any that is visible.
     earlier: BTreeSet<Bytes>,
     /// The first sequence of the oldest of them that has one.
@@ -65,7 +67,8 @@ impl Recent {
     /// What memory has now. The caller keeps writers out, or takes the answer for a hint.
     pub fn new(versions: &Versions) -> Self {
         let version = versions.current();
-        Self { visible: versions.visible(), version, earlier: BTreeSet::new(), oldest_flying: None }
+        let (visible, claimed) = (versions.visible(), versions.window.claimed());
+        Self { version, visible, claimed, earlier: BTreeSet::new(), oldest_flying: None }
     }
 
     /// A batch of another group comes before those that are asked for from here on, and may be in
@@ -103,7 +106,7 @@ impl Recent {
 
 impl History for Recent {
     fn ends_at(&self, sequence: Sequence) -> bool {
-        self.visible <= sequence && self.earlier.is_empty() && self.oldest_flying.is_none()
+        self.claimed <= sequence && self.earlier.is_empty()
     }
 
     fn complete_after(&self) -> Sequence {

@@ -127,6 +127,12 @@ impl Window {
         Sequence(self.visible.load(Ordering::Acquire))
     }
 
+    /// The newest sequence that was given out. A group is in a memtable before readers see it: what
+    /// may be there is told by this, not by what is visible.
+    pub fn claimed(&self) -> Sequence {
+        Sequence(self.claimed.load(Ordering::Acquire))
+    }
+
     /// The newest sequence up to which all was written durably, group by group; none since the
     /// opening is zero.
     pub fn durable(&self) -> Sequence {
