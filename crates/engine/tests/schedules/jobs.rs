@@ -9,9 +9,9 @@ use thermocline_foundation::sync::Mutex;
 /// Work that is counted: pieces to do and pieces done in each lane.
 #[derive(Debug, Default)]
 struct Ledger {
-    waiting: Mutex<[u32; 3]>,
+    waiting: Mutex<[u32; 4]>,
     done: Mutex<u32>,
-    running: Mutex<[u32; 3]>,
+    running: Mutex<[u32; 4]>,
 }
 
 #[derive(Debug)]
@@ -71,7 +71,7 @@ fn start() -> (Arc<Ledger>, Arc<Jobs>, Arc<dyn Planner>) {
     let ledger = Arc::new(Ledger::default());
     let planner: Arc<dyn Planner> = Arc::new(Plan(Arc::clone(&ledger)));
     let jobs = Arc::new(Jobs::default());
-    jobs.start(&planner, 2).unwrap();
+    jobs.start(&planner, &[Lane::Flush, Lane::Upkeep], 2).unwrap();
     (ledger, jobs, planner)
 }
 
@@ -95,7 +95,7 @@ fn announced_work_is_done_before_the_workers_are_idle() {
         jobs.wait_idle();
         assert_eq!(*ledger.done.lock(), 4);
         jobs.stop();
-        assert_eq!(*ledger.running.lock(), [0; 3], "no job outlives its worker");
+        assert_eq!(*ledger.running.lock(), [0; 4], "no job outlives its worker");
         drop(planner);
     });
 }
@@ -117,7 +117,7 @@ fn stopping_joins_every_worker_whatever_it_is_at() {
             spawn(move || jobs.wait_idle())
         };
         jobs.stop();
-        assert_eq!(*ledger.running.lock(), [0; 3], "no job outlives its worker");
+        assert_eq!(*ledger.running.lock(), [0; 4], "no job outlives its worker");
         join([announcer, waiter]);
         drop(planner);
     });
