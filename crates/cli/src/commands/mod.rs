@@ -12,6 +12,7 @@ mod profile;
 mod put;
 mod repair;
 mod scan;
+mod tier_change;
 pub mod stats;
 pub mod tiers;
 mod verify;

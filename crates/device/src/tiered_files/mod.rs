@@ -34,16 +34,18 @@ mod lost;
 mod new_file;
 mod opening;
 mod region;
+mod reshape;
 mod system;
 mod unfinished;
 
 pub use devices::{Devices, MemoryDevices};
 pub use home::{FILE_NAME as HOME_FILE_NAME, Home, RegionRecord};
+pub use lost::LOST_DIRECTORY;
 pub(crate) use opening::{
     Found, LOCK_NAME, absolute, check_generations, check_identity, has_file, open_tier,
     raise_after_crash, refuse, write_generation,
 };
-pub use lost::LOST_DIRECTORY;
+pub use reshape::{Copied, TierChange};
 pub use system::SystemDevices;
 pub(crate) use unfinished::{FILE_NAME as CREATING_NAME, clear};
 
