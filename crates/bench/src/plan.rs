@@ -15,6 +15,7 @@
 //! 3. The results on disk always hold all finished rows.
 //!
 //! Threads: one, and two more that read what a cell writes.
+//! Long because: what a run asks for, and the cells that follow from it, are checked in one place.
 
 use crate::cell::{Cell, MARK, Message, Prepared, Purpose};
 use crate::measure::{Meter, process};
