@@ -71,7 +71,8 @@ impl Refusals {
     pub fn passed_over(&self) {
         self.change(|last| {
             last.passed_over += 1;
-            let most = 1 << (last.in_a_row - 1).min(PASSED_OVER_SHIFT_MAX);
+            // None are left in a row where another thread has been served meanwhile.
+            let most = 1 << last.in_a_row.saturating_sub(1).min(PASSED_OVER_SHIFT_MAX);
             last.stands &= last.passed_over < most;
         });
     }
@@ -156,5 +157,19 @@ mod tests {
         assert_eq!(counted, [1, 2, 4, 8, 16, 32, 64, 64]);
         refusals.served();
         assert_eq!(files_elsewhere(), 1, "a file has come to be there");
+    }
+
+    /// A thread saw that the refusal stands; before its file is elsewhere, another one has been
+    /// served.
+    #[test]
+    fn a_file_that_goes_elsewhere_after_one_came_to_be_there_changes_nothing() {
+        let refusals = Refusals::default();
+        refusals.note(100, None);
+        refusals.freed(100);
+        refusals.served();
+        refusals.passed_over();
+        assert!(!refusals.stands());
+        refusals.note(100, None);
+        assert!(refusals.stands());
     }
 }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use thermocline_foundation::{FileNumber, sync_site};
 
 /// The directory, below a tier's.
-pub const LOST_DIRECTORY: &str = "lost";
+const LOST_DIRECTORY: &str = "lost";
 
 /// Bytes copied at a time.
 const CHUNK_BYTES: u64 = 1 << 20;
@@ -59,6 +59,8 @@ impl TieredFiles {
         let tier = &self.tiers[file.tier().position()];
         let directory = tier.spec().path.join(LOST_DIRECTORY);
         devices.create_directory(&directory)?;
+        // One that was cut off may have made it, and not durably; the same below.
+        sync_site("lost/directory", || tier.driver().sync_directory())?;
         let lost = devices.home(&directory)?;
         let name = file_name(file.number(), file.kind());
         let name = part.as_ref().map_or(name.clone(), |part| format!("{name}.{}", part.start));
@@ -75,6 +77,7 @@ impl TieredFiles {
             }
             kept_as = format!("{name}.{copy}");
         }
+        sync_site("lost/name", || lost.sync_directory())?;
         Ok(directory.join(kept_as))
     }
 }
@@ -112,8 +115,7 @@ fn copy_to(file: &File, range: &Range<u64>, lost: &dyn Driver, name: &str) -> Re
     }
     target.truncate(range.end - range.start)?;
     sync_site("lost/piece", || small_file::sync(lost, &target))?;
-    lost.rename(&new_name, name)?;
-    sync_site("lost/name", || lost.sync_directory())
+    lost.rename(&new_name, name)
 }
 
 /// The file `name` has those bytes.

@@ -39,7 +39,6 @@ mod unfinished;
 
 pub use devices::{Devices, MemoryDevices};
 pub use home::{FILE_NAME as HOME_FILE_NAME, Home, RegionRecord};
-pub use lost::LOST_DIRECTORY;
 pub(crate) use opening::{
     Found, LOCK_NAME, absolute, check_generations, check_identity, has_file, open_tier,
     raise_after_crash, refuse, write_generation,

@@ -10,13 +10,17 @@
 //!    keep what is not live, and choose its own output again.
 //! 2. A merge is told of the index, so its output has live records alone: it is not chosen again
 //!    before others replace some of them. So work ends.
-//! 3. Tombstones count as dead if nothing lies below their table, or something that was written
-//!    after it: that may lack what they hid. What is merged is newer than all that lies below, and
-//!    so waits for the next change there.
-//! 4. Dead tables leave all at once: of two that had a tombstone and what it hid, neither stays.
+//! 3. Tombstones count as dead if nothing lies below their table, or something older that was
+//!    written after it: that may lack what they hid. What is merged is written after all that lies
+//!    below, and so waits for the next change there. Of two tables whose sequences interleave only
+//!    one waits for the other, or each would be merged for the other's sake for ever.
+//! 4. Dead tables leave all at once: of two that had a tombstone and what it hid, neither stays. One
+//!    with tombstones stays while a table below it does, which may have what they hide: a merge
+//!    that was cut off may have emptied the one and not the other. It is merged again.
 
 use crate::environment::experiments::MergeOrder;
-use crate::table_set::table::Table;
+use crate::table_set::table::{Table, TableMeta};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use thermocline_foundation::{FileNumber, Sequence};
 
@@ -55,13 +59,34 @@ impl Counts {
 
     /// Tables that leave without a merge.
     pub fn dead(&self) -> Vec<Arc<Table>> {
-        let is_dead = |it: &&Counted| it.live == 0 && !it.is_claimed;
-        self.tables.iter().filter(is_dead).map(|it| Arc::clone(&it.table)).collect()
+        let is_empty = |it: &&Counted| it.live == 0 && !it.is_claimed;
+        let mut dead: Vec<_> =
+            self.tables.iter().filter(is_empty).map(|it| Arc::clone(&it.table)).collect();
+        loop {
+            let gone: BTreeSet<_> = dead.iter().map(|table| table.meta.number).collect();
+            let stays = |table: &&Arc<Table>| !gone.contains(&table.meta.number);
+            let staying: Vec<_> = self.all().filter(stays).collect();
+            let hides_nothing = |table: &Arc<Table>| {
+                let lies_below = |other: &&Arc<Table>| lies_below(&table.meta, &other.meta);
+                table.meta.deletes == 0 || !staying.iter().any(lies_below)
+            };
+            let before = dead.len();
+            dead.retain(hides_nothing);
+            if dead.len() == before {
+                return dead;
+            }
+        }
+    }
+
+    /// All tables, entered or not.
+    fn all(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.tables.iter().map(|it| &it.table).chain(&self.waiting)
     }
 
     /// Tables to merge, in no order; none where nothing is worth it.
     pub fn choose(&self) -> Vec<Arc<Table>> {
-        let is_free = |it: &&Counted| it.live > 0 && !it.is_claimed;
+        let leaving: BTreeSet<_> = self.dead().iter().map(|table| table.meta.number).collect();
+        let is_free = |it: &&Counted| !it.is_claimed && !leaving.contains(&it.table.meta.number);
         let mut found: Vec<_> =
             self.tables.iter().filter(is_free).filter(|it| self.is_sparse(it)).collect();
         found.sort_by_key(|it| match self.order {
@@ -73,28 +98,28 @@ impl Counts {
 
     fn is_sparse(&self, counted: &Counted) -> bool {
         let meta = &counted.table.meta;
-        let live = match self.may_hide_nothing(counted) {
-            true => counted.live.saturating_sub(meta.deletes),
-            false => counted.live,
-        };
-        live * 100 < meta.entries * LIVE_PERCENT
+        let are_few = |live: u64| live * 100 < meta.entries * LIVE_PERCENT;
+        are_few(counted.live)
+            || are_few(counted.live.saturating_sub(meta.deletes)) && self.may_hide_nothing(counted)
     }
 
     /// Whether a merge may drop tombstones of the table.
     fn may_hide_nothing(&self, counted: &Counted) -> bool {
         let meta = &counted.table.meta;
-        let (from, to) = (Some(&meta.smallest_key[..]), Some(&meta.largest_key[..]));
-        let lies_below = |table: &&Arc<Table>| {
-            let of = &table.meta;
-            of.number != meta.number
-                && of.smallest_sequence < meta.largest_sequence
-                && of.overlaps(from, to)
-        };
-        let all = self.tables.iter().map(|it| &it.table).chain(&self.waiting);
-        let mut below = all.filter(lies_below).peekable();
+        let mut below = self.all().filter(|table| lies_below(meta, &table.meta)).peekable();
         let is_lowest = below.peek().is_none();
-        meta.deletes > 0 && (is_lowest || below.any(|table| table.meta.number > meta.number))
+        let is_later = |table: &Arc<Table>| {
+            table.meta.number > meta.number && table.meta.largest_sequence < meta.largest_sequence
+        };
+        meta.deletes > 0 && (is_lowest || below.any(is_later))
     }
+}
+
+/// `other` may have records that tombstones of the table `meta` hide.
+fn lies_below(meta: &TableMeta, other: &TableMeta) -> bool {
+    other.number != meta.number
+        && other.smallest_sequence < meta.largest_sequence
+        && other.overlaps(Some(&meta.smallest_key), Some(&meta.largest_key))
 }
 
 /// Live records in ten thousand.
@@ -102,7 +127,7 @@ fn share(counted: &Counted) -> u64 {
     counted.live * 10_000 / counted.table.meta.entries.max(1)
 }
 
-/// The tables of `numbers` in the order in which a caller has them merged, in groups.
+/// Numbers of `tables`, in the order of their keys, in groups of a merge each.
 pub(crate) fn groups(mut tables: Vec<Arc<Table>>) -> Vec<Vec<FileNumber>> {
     tables.sort_by(|a, b| a.meta.smallest_key.cmp(&b.meta.smallest_key));
     let numbers: Vec<_> = tables.iter().map(|table| table.meta.number).collect();
@@ -113,7 +138,6 @@ pub(crate) fn groups(mut tables: Vec<Arc<Table>>) -> Vec<Vec<FileNumber>> {
 mod tests {
     use super::*;
     use crate::support::{one_tier, stepped};
-    use crate::table_set::table::TableMeta;
 
     /// A table: its keys, entries, tombstones among them, live entries, and its sequences.
     type Row = ((&'static str, &'static str), u64, u64, u64, (u64, u64));
@@ -174,6 +198,39 @@ mod tests {
         assert!(claimed.choose().is_empty() && claimed.dead().is_empty());
         let many = [rows[2]; 20];
         assert_eq!(chosen(&many, &[]).len(), MERGE_TABLES);
+    }
+
+    /// A merge was cut off when the tombstones were released and what they hid was not yet.
+    #[test]
+    fn an_emptied_table_of_tombstones_is_merged_while_what_it_hides_stays() {
+        let below: Row = (("a", "f"), 300, 0, 100, (1, 40));
+        let emptied: Row = (("c", "z"), 100, 64, 0, (50, 90));
+        let found = |rows: &[Row], waiting: &[u64]| {
+            let counts = counts(rows, waiting, MergeOrder::Sparsest);
+            (numbers(&counts.dead()), numbers(&counts.choose()))
+        };
+        assert_eq!(found(&[below, emptied], &[]), (vec![], vec![2, 1]));
+        assert_eq!(found(&[below, emptied], &[1]), (vec![], vec![2]));
+        // Both leave, or it hides nothing.
+        let dead_below: Row = (("a", "f"), 300, 0, 0, (1, 40));
+        assert_eq!(found(&[dead_below, emptied], &[]), (vec![1, 2], vec![]));
+        let apart: Row = (("a", "b"), 100, 0, 100, (1, 40));
+        assert_eq!(found(&[apart, emptied], &[]), (vec![2], vec![]));
+        let without: Row = (("c", "z"), 100, 0, 0, (50, 90));
+        assert_eq!(found(&[below, without], &[]), (vec![2], vec![1]));
+        // One stays for the one below it, and keeps the one above.
+        let above: Row = (("c", "z"), 100, 100, 0, (91, 99));
+        assert_eq!(found(&[below, emptied, above], &[]), (vec![], vec![2, 3, 1]));
+    }
+
+    #[test]
+    fn of_two_tables_that_interleave_not_each_is_merged_for_the_other() {
+        let hidden: Row = (("a", "z"), 100, 0, 100, (1, 5));
+        let wide: Row = (("a", "z"), 100, 40, 100, (6, 40));
+        let within: Row = (("a", "z"), 100, 40, 100, (11, 30));
+        // Numbers are given anew to what is merged, so any order comes up.
+        assert_eq!(chosen(&[hidden, wide, within], &[]), [2]);
+        assert_eq!(chosen(&[hidden, within, wide], &[]), [0u64; 0]);
     }
 
     #[test]

@@ -63,7 +63,8 @@ fn lock_timeout(engine: &Engine, options: &TransactionOptions) -> Duration {
 
 impl Transaction {
     pub(super) fn begin(engine: &Arc<Engine>, options: TransactionOptions) -> Self {
-        // Before the moment that it reads as of: what is in flight now would be a conflict.
+        // Before the moment that it reads as of: what was written without locks and is in flight
+        // would be a conflict. What has locks may still be one.
         let locks = (options.locking == Locking::Pessimistic).then(|| engine.open_locks());
         let snapshot = options.isolation.reads_one_moment().then(|| engine.snapshot());
         Self {

@@ -50,6 +50,9 @@ pub(crate) struct Replayed {
     pub last_sequence: Sequence,
     pub covered: Covered,
     pub records: u64,
+    /// Records are missing behind the last one, or a log ends in unsynced writes: what a log has
+    /// that is written later does not count.
+    pub ends_at_hole: bool,
     /// Damage of logs that cost nothing: which log, on which tier, and what.
     pub mended: Vec<(FileNumber, TierIndex, Error)>,
 }
@@ -79,6 +82,7 @@ impl Replay<'_> {
         if let Some(region) = self.region {
             self.run_arenas(&mut state, region, write_out)?;
         }
+        state.replayed.ends_at_hole = state.hole.is_some();
         let memtable = std::mem::take(&mut state.memtable);
         match self.memtable_bytes {
             None => state.replayed.memtable = Some(Arc::new(memtable)),
@@ -188,6 +192,7 @@ impl Replaying {
                 last_sequence,
                 covered: Covered { manifest: last_sequence, logs: None },
                 records: 0,
+                ends_at_hole: false,
                 mended: Vec::new(),
             },
             memtable: Memtable::new(),

@@ -89,7 +89,7 @@ impl Locator {
             Self::PerLevel | Self::OnTier0(_) => {
                 Ok(search(levels, key, than, snapshot)?.map(|found| found.trailer))
             }
-            Self::Index(index) => index.newest(levels, key, snapshot),
+            Self::Index(index) => index.newer_trailer(levels, key, than, snapshot),
         }
     }
 

@@ -4,17 +4,18 @@
 //! is missing. So the repair keeps a prefix of what was written, and says where it ends.
 
 use super::plan::{Lost, RepairStep};
-use super::{Bytes as Kept, Meter, Piece, Subject};
+use super::{Bytes as Kept, Meter, Piece, Subject, is_damage, read_otherwise};
 use crate::batch::WriteBatch;
 use crate::engine::restore::{numbers_of, require_durable, require_floor};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::front::replay::{Replay, Replayed};
 use crate::generations::memtable::Memtable;
 use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_device::{Error as DeviceError, File, FileContext, FileKind, Origin, TierIndex};
 use thermocline_foundation::{FileNumber, Sequence};
-use thermocline_log::{LogHeader, LogReader, LogSettings, LogWriter};
+use thermocline_log::{LogHeader, LogReader, LogSettings, LogWriter, ReplayEnd};
+use thermocline_table::RecordKind;
 
 /// Bytes of copies that one record of the new log takes, about.
 const BATCH_BYTES: usize = 1 << 20;
@@ -30,6 +31,10 @@ pub(super) struct LogsFound {
     memtable: Arc<Memtable>,
     pub pieces: Vec<Piece>,
     pub state: State,
+    /// They end at a hole, or in unsynced writes: a log that follows them would not count.
+    ends_at_hole: bool,
+    /// The last of their records that count; none where they have none.
+    last: Option<Sequence>,
 }
 
 /// What the logs want.
@@ -43,9 +48,16 @@ pub(super) enum State {
 }
 
 impl LogsFound {
-    /// A log has a record of `key`, which is newer than those in slots and tables.
-    pub fn has(&self, key: &[u8]) -> bool {
-        self.memtable.get(key, Sequence::MAX).is_some()
+    /// A log has a record of `key` as new as `sequence`, or newer. One that was cut may have lost
+    /// what slots have already.
+    pub fn has_from(&self, key: &[u8], sequence: Sequence) -> bool {
+        self.newest(key).is_some_and(|(newest, _)| newest >= sequence)
+    }
+
+    /// The newest record of `key` in the logs, and whether it is a value.
+    pub fn newest(&self, key: &[u8]) -> Option<(Sequence, bool)> {
+        let (trailer, _) = self.memtable.get(key, Sequence::MAX)?;
+        Some((trailer.sequence(), trailer.kind() == RecordKind::Put))
     }
 }
 
@@ -61,10 +73,6 @@ pub(super) struct NewLog {
     pub last_sequence: Sequence,
 }
 
-fn is_damage(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io)
-}
-
 /// Replays the logs as an opening does, or as far as they go.
 pub(super) fn look(subject: &Subject, meter: &mut Meter<'_>) -> Result<LogsFound> {
     let (files, restored) = (&subject.files, &subject.restored);
@@ -72,9 +80,10 @@ pub(super) fn look(subject: &Subject, meter: &mut Meter<'_>) -> Result<LogsFound
     let from_floor = numbers.iter().copied().filter(|number| *number >= restored.log_floor);
     let live: Vec<_> = from_floor.collect();
     let replay = Replay { files, memtable_bytes: None, region: None };
-    let replayed = require_floor(&numbers, restored.log_floor)
-        .and_then(|()| replay.run(&live, restored.last_sequence, &mut |_| Ok(())))
-        .and_then(|replayed| {
+    // No file is missing, so the manifest has lost its end.
+    require_floor(&numbers, restored.log_floor)?;
+    let replayed =
+        replay.run(&live, restored.last_sequence, &mut |_| Ok(())).and_then(|replayed| {
             require_durable(&replayed, restored.durable_sequence).map(|()| replayed)
         });
     let bytes_of = |info: &thermocline_device::FileInfo| {
@@ -82,7 +91,7 @@ pub(super) fn look(subject: &Subject, meter: &mut Meter<'_>) -> Result<LogsFound
     };
     meter.add(files.files().iter().map(bytes_of).sum());
     match replayed {
-        Ok(Replayed { memtable, mended, .. }) => {
+        Ok(Replayed { memtable, mended, ends_at_hole, .. }) => {
             const REPAIR: &str = "its records are written elsewhere: none is lost";
             let piece = |(number, tier, error): (FileNumber, TierIndex, Error)| {
                 let name = format!("{number}.{}", FileKind::Log.extension());
@@ -91,11 +100,21 @@ pub(super) fn look(subject: &Subject, meter: &mut Meter<'_>) -> Result<LogsFound
             let pieces: Vec<_> = mended.into_iter().map(piece).collect();
             let state = if pieces.is_empty() { State::Whole } else { State::Mended };
             let memtable = memtable.unwrap_or_default();
-            Ok(LogsFound { numbers, live, memtable, pieces, state })
+            let last = last_of(subject, &live)?;
+            Ok(LogsFound { numbers, live, memtable, pieces, state, ends_at_hole, last })
         }
         Err(error) if is_damage(&error) => cut(subject, numbers, live, &error),
         Err(error) => Err(error),
     }
+}
+
+/// The last record of logs that an opening replays as a whole.
+fn last_of(subject: &Subject, live: &[FileNumber]) -> Result<Option<Sequence>> {
+    let mut chain = Chain::of(subject);
+    for number in live {
+        chain.follow(&*subject.files.open_file(*number)?, &mut |_, _, _| Ok(()))?;
+    }
+    Ok(chain.last)
 }
 
 /// What there is up to the first hole of logs that an opening refuses with `why`.
@@ -109,13 +128,20 @@ fn cut(
     const DROPPED: &str = "taken out: what it has follows after what is missing";
     let files = &subject.files;
     let memtable = Memtable::new();
-    let mut chain = Chain::of(subject, &live);
+    let mut chain = Chain::of(subject);
     let mut pieces = Vec::new();
+    let (flushed, mut is_reserved, mut follows_load) = (chain.flushed, false, false);
     for number in &live {
         let file = files.open_file(*number)?;
-        let was_broken = chain.is_broken;
-        let replayed =
-            chain.follow(&file, &mut |first, _, payload| memtable.insert_batch(first, payload));
+        let was_broken = chain.is_broken || chain.is_torn;
+        let replayed = chain.follow(&file, &mut |first, _, payload| {
+            let before = memtable.count();
+            memtable.insert_batch(first, payload)?;
+            let is_empty = memtable.count() == before;
+            follows_load |= is_reserved && !is_empty;
+            is_reserved |= is_empty && first > flushed;
+            Ok(())
+        });
         let (error, repair) = match replayed {
             Ok(()) if !chain.is_broken => continue,
             Ok(()) => (why.clone(), DROPPED),
@@ -124,16 +150,20 @@ fn cut(
         };
         pieces.push(Piece::all(*number, RepairStep::new(&file, &error, repair)));
     }
+    if follows_load {
+        // It is no log that is wrong: the manifest does not know of a bulk load that was finished.
+        return Err(why.clone());
+    }
     if pieces.is_empty() {
         // What is missing is not there to be kept.
         let name = format!("{}.{}", subject.restored.log_floor, FileKind::Log.extension());
         let step = RepairStep::of_name(name, TierIndex(0), why, "the database goes on without it");
         pieces.push(Piece { step, bytes: Kept::Missing });
     }
-    let after = chain.last.map(|last| last.0);
-    pieces[0].step.lost.push(Lost::Writes { after });
-    let memtable = Arc::new(memtable);
-    Ok(LogsFound { numbers, live, memtable, pieces, state: State::Cut })
+    let last = chain.last;
+    pieces[0].step.lost.push(Lost::Writes { after: last.map(|last| last.0) });
+    let (memtable, state) = (Arc::new(memtable), State::Cut);
+    Ok(LogsFound { numbers, live, memtable, pieces, state, ends_at_hole: true, last })
 }
 
 /// Takes a record: its first sequence, how many it has, and its batch.
@@ -144,19 +174,20 @@ struct Chain {
     flushed: Sequence,
     last: Option<Sequence>,
     is_broken: bool,
+    /// The log before ends in unsynced writes: what the next one has does not count.
+    is_torn: bool,
 }
 
 impl Chain {
-    fn of(subject: &Subject, live: &[FileNumber]) -> Self {
-        let restored = &subject.restored;
-        // Without the first log nothing tells what the others follow.
-        let is_broken = require_floor(live, restored.log_floor).is_err();
-        Self { flushed: restored.last_sequence, last: None, is_broken }
+    fn of(subject: &Subject) -> Self {
+        let flushed = subject.restored.last_sequence;
+        Self { flushed, last: None, is_broken: false, is_torn: false }
     }
 
     /// Gives the records of the next log to `sink` as long as there is no hole.
     fn follow(&mut self, file: &File, sink: &mut Sink<'_>) -> Result<()> {
         let mut failed = Ok(());
+        self.is_broken |= self.is_torn;
         let replayed = LogReader::replay_mended(
             file,
             &mut |first, count, payload| {
@@ -171,9 +202,10 @@ impl Chain {
             },
             &mut Vec::new(),
         );
-        let result = failed.and_then(|()| replayed.map(drop).map_err(Error::from));
-        self.is_broken |= result.is_err();
-        result
+        let replayed = failed.and_then(|()| replayed.map_err(Error::from));
+        self.is_broken |= replayed.is_err();
+        self.is_torn = matches!(replayed?.end, ReplayEnd::Torn { .. });
+        Ok(())
     }
 
     fn is_next(&self, first: Sequence) -> bool {
@@ -182,17 +214,18 @@ impl Chain {
 }
 
 /// Writes the records of logs that are cut, up to the hole, to a new log, and the `copies`
-/// of records that tables have lost; none where neither is wanted. Where the logs are whole the
-/// new one follows them, so that an opening takes it whether or not the repair comes to its end.
+/// of records that tables have lost; none where neither is wanted. Where the logs are whole, up to
+/// the mark of their end, the new one follows them, so that an opening takes it whether or not the
+/// repair comes to its end.
 pub(super) fn rewrite(
     subject: &Subject,
     found: &LogsFound,
     copies: &[Copied],
 ) -> Result<Option<NewLog>> {
-    let replaces_others = found.state == State::Cut;
-    if !replaces_others && copies.is_empty() {
+    if found.state != State::Cut && copies.is_empty() {
         return Ok(None);
     }
+    let replaces_others = found.state == State::Cut || found.ends_at_hole;
     let files = &subject.files;
     let context = FileContext { kind: FileKind::Log, origin: Origin::Recovery };
     let first_sequence = Sequence::ZERO.next();
@@ -200,7 +233,7 @@ pub(super) fn rewrite(
     let settings = LogSettings { segment_bytes: 0, ..LogSettings::default() };
     let begin = |file: &Arc<File>| LogWriter::create(Arc::clone(file), header, settings);
     let (file, writer) = files.create_begun(context, 0, begin)?;
-    let mut chain = Chain::of(subject, &found.live);
+    let mut chain = Chain::of(subject);
     let mut written = Ok(());
     for number in &found.live {
         let mut write = |first, count, payload: &[u8]| {
@@ -216,6 +249,9 @@ pub(super) fn rewrite(
         }
     }
     written?;
+    if chain.last != found.last {
+        return Err(read_otherwise("the logs"));
+    }
     let flushed = subject.restored.last_sequence;
     let mut last_sequence = chain.last.unwrap_or(flushed);
     if !copies.is_empty() && last_sequence < flushed {

@@ -26,7 +26,7 @@ mod tables;
 use crate::engine::opening::{Access, OpenedFiles, open, open_files};
 use crate::engine::restore::{require_files, restore};
 use crate::environment::Environment;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::jobs::{Jobs, Progress};
 use crate::settings::Settings;
 use crate::table_set::manifest::Edit;
@@ -81,9 +81,31 @@ pub(crate) fn apply(
     if are_mended {
         // An opening writes what such logs have to tables or slots, and deletes them.
         let opened = open(environment, home, given, Access::Write)?;
-        opened.engine.close(opened.is_written)?;
+        let is_written = opened.is_written;
+        opened.engine.close(is_written)?;
+        if !is_written {
+            return Err(Error::new(
+                ErrorKind::OutOfSpace,
+                "no tier has room for what a damaged log has, and the log stays as it is; make \
+                 room and repair again",
+            ));
+        }
     }
     Ok(plan)
+}
+
+/// The data of a file is wrong, or its device does not give it.
+fn is_damage(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io)
+}
+
+/// What is read again before it is written elsewhere is not what the plan says is left.
+fn read_otherwise(what: &str) -> Error {
+    let text = format!(
+        "{what} could not be read as before, and nothing was taken out of use; the device may be \
+         failing: try the repair again"
+    );
+    Error::new(ErrorKind::Io, text)
 }
 
 /// A database whose files are open.

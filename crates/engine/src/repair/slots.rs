@@ -168,8 +168,9 @@ impl SlotsFound {
         if let Some(why) = broken {
             return Err(Error::new(ErrorKind::Corrupt, format!("a record in a slot: {why}")));
         }
-        let copies =
-            newest.into_iter().filter(|(key, (_, is_clean, _))| *is_clean && !logs.has(key));
+        let copies = newest
+            .into_iter()
+            .filter(|(key, (sequence, is_clean, _))| *is_clean && !logs.has_from(key, *sequence));
         self.copies = copies.map(|(key, (_, _, value))| (key, value)).collect();
         let keys: Vec<_> = self.copies.iter().map(|(key, _)| &key[..]).collect();
         for table in tables {
@@ -211,7 +212,7 @@ fn cost(
 ) -> Option<Lost> {
     let key = &lost.key;
     let is_covered = in_slots.is_some_and(|(sequence, _)| sequence > lost.sequence);
-    if lost.is_clean || is_covered || logs.has(key) {
+    if lost.is_clean || is_covered || logs.has_from(key, lost.sequence) {
         return None;
     }
     let tables = subject.restored.levels.tables();
@@ -220,7 +221,7 @@ fn cost(
     let in_tables = tables.filter_map(|(_, table)| table.get(key, Sequence::MAX).ok()?);
     let in_tables =
         in_tables.map(|(trailer, _)| (trailer.sequence(), trailer.kind() == TableRecordKind::Put));
-    let best = in_tables.chain(in_slots).max();
+    let best = in_tables.chain(in_slots).chain(logs.newest(key)).max();
     let older = best.filter(|(_, is_value)| *is_value).map(|(sequence, _)| sequence.0);
     Some(Lost::Record { key: key.clone(), sequence: lost.sequence.0, older })
 }

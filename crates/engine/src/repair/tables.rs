@@ -1,8 +1,8 @@
 //! Tables with damaged blocks: what can be read of them goes to a table in their place.
 
 use super::plan::{Lost, RepairStep};
-use super::{Bytes, Meter, Piece, Subject};
-use crate::error::{Error, ErrorKind, Result};
+use super::{Bytes, Meter, Piece, Subject, is_damage, read_otherwise};
+use crate::error::{Error, Result};
 use crate::table_set::table::{Table, TableMeta};
 use std::sync::Arc;
 use thermocline_device::{FileContext, FileKind, Origin};
@@ -53,10 +53,6 @@ impl TableFound {
             }
         }
     }
-}
-
-fn is_damage(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io)
 }
 
 /// Verifies all tables.
@@ -128,7 +124,10 @@ pub(super) fn rewrite(subject: &Subject, tables: &[TableFound]) -> Result<Vec<(u
         let file = files.create_file(context, table.meta.bytes)?;
         let number = file.number();
         let mut writer = TableWriter::new(file, subject.settings.table_options(level));
-        reader.salvage(&mut |key, trailer, value| writer.add(key, trailer, value))?;
+        let lost = reader.salvage(&mut |key, trailer, value| writer.add(key, trailer, value))?;
+        if lost.len() != table.lost.len() {
+            return Err(read_otherwise(&format!("table {}", table.meta.number)));
+        }
         if writer.entries() == 0 {
             drop(writer);
             files.delete_files(&[number])?;

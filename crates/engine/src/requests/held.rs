@@ -7,8 +7,8 @@
 //! Invariants:
 //! 1. Writes that wait for the locks of a transaction never keep that transaction from its commit:
 //!    a commit that holds its locks counts against others of its kind alone, none of which waits.
-//! 2. As many tasks are woken as there are places. One that leaves without taking its place hands
-//!    it on: so none sleeps beside a place that is free.
+//! 2. At least as many tasks are woken as there are places, and one that found room or leaves wakes
+//!    the next where there is more: so none sleeps beside a place that is free.
 //!
 //! Threads: under the queue's lock.
 

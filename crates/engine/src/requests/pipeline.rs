@@ -202,7 +202,9 @@ impl Pipeline {
     }
 
     /// Answers a write that does not come to be written.
-    fn refuse(&self, write: Write, error: Error) {
+    fn refuse(&self, mut write: Write, error: Error) {
+        // Before the ticket is answered: its caller may go for the same keys.
+        write.locks = None;
         let released = Released { queue: &self.queue, share: write.share };
         match write.answer {
             Answer::Written(promise) => {

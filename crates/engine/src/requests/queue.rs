@@ -3,8 +3,8 @@
 //!
 //! Invariants:
 //! 1. A request counts from its admission until just before its ticket is answered. One is admitted
-//!    while fewer than the bound count (`held.rs`), and fewer bytes: so at most one is over the
-//!    bound of bytes, and none is so long that it is never admitted.
+//!    while fewer than the bound count (`held.rs`), and fewer bytes: so at most one of each kind is
+//!    over its bound of bytes, and none is so long that it is never admitted.
 //! 2. Each line is taken from in order of arrival; those of writes are in `writes.rs`.
 //! 3. A thread that sleeps is signalled once for a request; no thread sleeps while a line that it
 //!    may take from has one, nor wakes without a cause.
@@ -336,10 +336,12 @@ impl Queue {
         }
     }
 
-    /// A write needs locks, and no thread is there to take them.
+    /// A write needs locks, no thread is there to take them, and none can be written first: one
+    /// that can may hold them.
     pub fn lacks_locker(&self) -> bool {
         let state = self.state.lock();
-        state.lockers.threads.is_empty() && state.writes.wants_locks()
+        let has_thread = !state.lockers.threads.is_empty();
+        !has_thread && state.writes.wants_locks() && !state.writes.may_be_taken()
     }
 
     /// Takes a write that needs locks, if one waits and no other thread is at it.

@@ -47,6 +47,10 @@ impl Future for HasRoom {
         let has_locks = self.has_locks;
         loop {
             if pipeline.queue.room_or_keep(&mut self.place, has_locks, context.waker()) {
+                // It waits no longer, however long its caller keeps it.
+                if let Some(place) = self.place.take() {
+                    pipeline.queue.forget_waiter(place, has_locks);
+                }
                 return Poll::Ready(());
             }
             if !pipeline.shared.jobs.are_stepped() || !pipeline.carry_out_next() {

@@ -9,7 +9,8 @@
 //!                                  sequence that readers see then
 //!   phase 2   Check, Recent        the leader of the writes, in memory only: what came after v1
 //! ```
-//! Where memory has all that came after the footprint's oldest sequence, phase 1 is left out.
+//! Where memory has all that came after the footprint's oldest sequence, and that is no more than a
+//! leader looks at, phase 1 is left out.
 //! Where a memtable from after v1 was flushed meanwhile, phase 2 asks for phase 1 again. So the
 //! answer is exact however short the history in memory is. Pessimistic transactions have locks of
 //! keys besides ([`Locks`]): these make others wait where they would conflict, and change nothing

@@ -3,14 +3,11 @@
 use crate::support::{HOME, Model, compare, environment, of_kind, repair, restore, settings, take};
 use std::path::Path;
 use std::sync::Arc;
-use thermocline::{ByteSize, Lost, Preset, Settings};
+use thermocline::{ByteSize, Db, Lost, Preset, RepairPlan, Settings};
 use thermocline_device::MemoryDevices;
 
-/// A copy in a slot says that tables have its record too, so it may be dropped without a trace.
-/// Where they have lost it, the copy becomes the record.
-#[test]
-fn a_copy_stands_for_the_record_that_its_table_has_lost() {
-    let devices = MemoryDevices::new();
+/// A database with copies of some hundred records on the fast tier.
+fn with_copies(devices: &MemoryDevices) -> (Db, Model) {
     let hybrid = Settings { memory: ByteSize::mib(2), ..settings(Preset::Hybrid) };
     let db = environment(Arc::new(devices.clone())).create(Path::new(HOME), &hybrid).unwrap();
     let mut model = Model::new();
@@ -27,6 +24,22 @@ fn a_copy_stands_for_the_record_that_its_table_has_lost() {
     }
     let fast = db.stats().fast_tier.unwrap();
     assert!(fast.clean_records > 100, "{fast:?}");
+    (db, model)
+}
+
+fn copied(plan: &RepairPlan) -> u64 {
+    plan.steps.iter().flat_map(|step| &step.lost).fold(0, |sum, lost| {
+        let Lost::Keys { copied, .. } = lost else { panic!("{lost:?}") };
+        sum + copied
+    })
+}
+
+/// A copy in a slot says that tables have its record too, so it may be dropped without a trace.
+/// Where they have lost it, the copy becomes the record.
+#[test]
+fn a_copy_stands_for_the_record_that_its_table_has_lost() {
+    let devices = MemoryDevices::new();
+    let (db, model) = with_copies(&devices);
     db.close().unwrap();
     let image = take(&devices);
     let mut with_copies = 0;
@@ -36,10 +49,7 @@ fn a_copy_stands_for_the_record_that_its_table_has_lost() {
             damaged[index].2[at] ^= 1;
             let devices = restore(&damaged);
             let plan = repair(&devices);
-            let copied: u64 = plan.steps.iter().flat_map(|step| &step.lost).fold(0, |sum, lost| {
-                let Lost::Keys { copied, .. } = lost else { panic!("{lost:?}") };
-                sum + copied
-            });
+            let copied = copied(&plan);
             let older = compare(&devices, &model, &plan).len() as u64;
             let lost = plan.steps.iter().flat_map(|step| &step.lost).map(|lost| {
                 let Lost::Keys { after, until, .. } = lost else { return 0 };
@@ -59,4 +69,34 @@ fn a_copy_stands_for_the_record_that_its_table_has_lost() {
         }
     }
     assert!(with_copies > 2, "{with_copies} damages with copies");
+}
+
+/// The process was killed, and what it wrote last is torn. What follows such a log does not count,
+/// so the copies must not.
+#[test]
+fn copies_are_found_although_the_log_ends_in_a_torn_write() {
+    let devices = MemoryDevices::new();
+    let (db, mut model) = with_copies(&devices);
+    db.put("log one", vec![1; 5_000]).unwrap();
+    model.insert("log one".to_owned(), vec![Some(vec![1; 5_000])]);
+    db.put("log two", vec![2; 5_000]).unwrap();
+    let mut image = take(&devices);
+    drop(db);
+    let place = |bytes: &[u8]| bytes.windows(7).position(|part| part == b"log two");
+    let logs = of_kind(&image, ".log").into_iter();
+    let (log, at) = logs.filter_map(|log| Some((log, place(&image[log].2)?))).next().unwrap();
+    let page = (at / 4096 + 1) * 4096;
+    image[log].2[page..page + 4096].fill(0);
+    let mut with_copies = 0;
+    for index in of_kind(&image, ".table") {
+        for at in (100..image[index].2.len() * 3 / 4).step_by(image[index].2.len() / 40) {
+            let mut damaged = image.clone();
+            damaged[index].2[at] ^= 1;
+            let devices = restore(&damaged);
+            let plan = repair(&devices);
+            compare(&devices, &model, &plan);
+            with_copies += u64::from(copied(&plan) > 0);
+        }
+    }
+    assert!(with_copies > 1, "{with_copies} damages with copies");
 }

@@ -7,12 +7,15 @@ mod cut_off;
 #[path = "../reliability/hooked.rs"]
 #[allow(dead_code, reason = "shared with other tests")]
 mod hooked;
+#[path = "../../../device/tests/tiers/simulated.rs"]
+#[allow(dead_code, reason = "shared with the tests of the device crate")]
+mod simulated;
 mod support;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use support::{HOME, compare, environment, fixture, of_kind, repair, restore};
+use support::{HOME, compare, environment, fixture, of_kind, put, repair, restore, settings, take};
 use thermocline::{Lost, Preset};
 
 const PRESETS: [Preset; 2] = [Preset::Leveled, Preset::Hybrid];
@@ -122,11 +125,47 @@ fn what_is_damaged_is_kept_byte_by_byte() {
         let plan = repair(&devices);
         let [step] = &plan.steps[..] else { panic!("{plan:?}") };
         let kept = step.kept_as.clone().unwrap();
-        let after = support::take(&devices);
+        let after = take(&devices);
         let of_kept = |(path, name, _): &&(PathBuf, String, Vec<u8>)| path.join(name) == kept;
         let bytes = &after.iter().find(of_kept).unwrap().2;
         let whole = &damaged[index].2;
         let has = whole.windows(bytes.len()).any(|window| window == &bytes[..]);
         assert!(has && bytes.len() > 30, "{kept:?} has {} bytes", bytes.len());
     }
+}
+
+/// The log that the floor names is gone, and the map does not know it: the manifest has rolled back
+/// to what it was before a flush. Its tables would be deleted, so nothing is repaired.
+#[test]
+fn a_manifest_that_has_lost_its_end_is_refused_and_nothing_is_changed() {
+    let devices = thermocline_device::MemoryDevices::new();
+    let environment = environment(Arc::new(devices.clone()));
+    let db = environment.create(Path::new(HOME), &settings(Preset::Leveled)).unwrap();
+    let mut model = support::Model::new();
+    put(&db, &mut model, 0..50, 1);
+    db.flush().unwrap();
+    let before = take(&devices);
+    // Until the log of then is used again, under another number.
+    for round in 2..8 {
+        put(&db, &mut model, 50..100, round);
+        db.flush().unwrap();
+    }
+    put(&db, &mut model, 100..120, 1);
+    // The process ends here, and the last frame of the manifest is zeros.
+    let mut image = take(&devices);
+    drop(db);
+    for index in of_kind(&image, ".manifest") {
+        let old = before.iter().find(|(_, name, _)| *name == image[index].1).unwrap();
+        image[index].2 = old.2.clone();
+    }
+    let devices = restore(&image);
+    let environment = support::environment(Arc::new(devices.clone()));
+    for error in [
+        environment.plan_repair(Path::new(HOME), None, &mut |_| {}).unwrap_err(),
+        environment.repair(Path::new(HOME), None, &mut |_| {}).unwrap_err(),
+    ] {
+        assert!(error.to_string().contains("manifest"), "{error}");
+    }
+    let tables = |image: &support::Image| of_kind(image, ".table").len();
+    assert_eq!(tables(&take(&devices)), tables(&image), "no table is taken out");
 }

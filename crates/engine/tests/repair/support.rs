@@ -34,15 +34,15 @@ pub fn settings(preset: Preset) -> Settings {
     }
 }
 
-pub fn take(devices: &MemoryDevices) -> Image {
+pub fn take(devices: &dyn Devices) -> Image {
     let mut image = Vec::new();
     for path in DIRECTORIES.map(PathBuf::from) {
         let Ok(driver) = devices.home(&path) else { continue };
         for entry in driver.list().unwrap() {
             let file = driver.open(&entry.name).unwrap();
-            let buffer = Buffer::zeroed(entry.len as usize);
+            let buffer = Buffer::zeroed((entry.len as usize).next_multiple_of(4096));
             let read = driver.execute(&file, Operation::Read { offset: 0, buffer });
-            image.push((path.clone(), entry.name, read.buffer.to_vec()));
+            image.push((path.clone(), entry.name, read.buffer[..entry.len as usize].to_vec()));
         }
     }
     image
@@ -50,6 +50,12 @@ pub fn take(devices: &MemoryDevices) -> Image {
 
 pub fn restore(image: &Image) -> MemoryDevices {
     let devices = MemoryDevices::new();
+    restore_on(&devices, image);
+    devices
+}
+
+/// Puts the files there, durably.
+pub fn restore_on(devices: &dyn Devices, image: &Image) {
     for path in &DIRECTORIES[..3] {
         devices.create_directory(Path::new(path)).unwrap();
     }
@@ -57,11 +63,15 @@ pub fn restore(image: &Image) -> MemoryDevices {
         devices.create_directory(path).unwrap();
         let driver = devices.home(path).unwrap();
         let file = driver.create(name).unwrap();
-        let buffer = Buffer::copy_of(bytes);
+        // Whole pages, as drivers want them.
+        let mut buffer = Buffer::zeroed(bytes.len().next_multiple_of(4096));
+        buffer[..bytes.len()].copy_from_slice(bytes);
         let write = Operation::Write { offset: 0, buffer, durable: false };
         driver.execute(&file, write).result.unwrap();
+        file.truncate(bytes.len() as u64).unwrap();
+        driver.execute(&file, Operation::Sync).result.unwrap();
+        driver.sync_directory().unwrap();
     }
-    devices
 }
 
 pub fn put(db: &Db, model: &mut Model, keys: impl Iterator<Item = u32>, round: u32) {
@@ -106,7 +116,11 @@ pub fn of_kind(image: &Image, end: &str) -> Vec<usize> {
 /// Opens the repaired database, which must verify, and compares it: a key that the plan does not
 /// name has its newest value, one that it names may have any that it had. Gives the keys that have
 /// not the newest.
-pub fn compare(devices: &MemoryDevices, model: &Model, plan: &RepairPlan) -> BTreeSet<String> {
+pub fn compare(
+    devices: &(impl Devices + Clone + 'static),
+    model: &Model,
+    plan: &RepairPlan,
+) -> BTreeSet<String> {
     let environment = environment(Arc::new(devices.clone()));
     let db = environment.open(Path::new(HOME)).unwrap();
     let problems = db.verify(&mut |_| {}).unwrap().problems;
@@ -154,8 +168,7 @@ pub fn compare(devices: &MemoryDevices, model: &Model, plan: &RepairPlan) -> BTr
     older
 }
 
-/// Plans and repairs; what is planned is what is done, a second repair finds nothing, and all bytes
-/// that were damaged are kept.
+/// Plans and repairs; what is planned is what is done, and a second repair finds nothing.
 pub fn repair(devices: &MemoryDevices) -> RepairPlan {
     let environment = environment(Arc::new(devices.clone()));
     let before = take(devices);

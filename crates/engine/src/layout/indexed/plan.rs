@@ -6,13 +6,14 @@ use crate::compaction::selective::{Counted, Counts, groups};
 use crate::environment::experiments::MergeOrder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::jobs::{Job, Progress, Step};
-use crate::locator::index::TableIndex;
+use crate::locator::index::{Lines, TableIndex};
 use crate::table_set::TableSet;
 use crate::table_set::claims::Claim;
 use crate::table_set::key_range::KeyRange;
 use crate::table_set::manifest::Edit;
 use crate::table_set::table::Table;
 use crate::versions::Claimed;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 
@@ -29,9 +30,10 @@ fn claim_of(tables: &[Arc<Table>]) -> Claim {
 }
 
 impl Indexed {
-    fn counts(&self, index: &TableIndex, tables: &TableSet, oldest_read: Sequence) -> Counts {
+    /// With the `lines` of the index from before the lock of the tables was taken: what is entered
+    /// loses live records only, and a table that they lack waits.
+    fn counts(&self, lines: &Lines, tables: &TableSet, oldest_read: Sequence) -> Counts {
         let version = self.versions.current();
-        let lines = index.lines();
         let count = |table: &Arc<Table>| {
             let line = lines.get(&table.meta.number)?;
             let is_claimed = tables.claims.has_table(table.meta.number);
@@ -53,12 +55,13 @@ impl Indexed {
     /// planner.
     pub fn plan(self: &Arc<Self>) -> Option<Box<dyn Job>> {
         let index = self.index.as_ref()?;
+        let lines = index.lines();
         let mut tables = self.versions.tables();
         // One merge at a time: it has the device, and the index, to itself.
         if tables.claims.callers_wait() || tables.claims.has_levels() {
             return None;
         }
-        let mut counts = self.counts(index, &tables, self.versions.oldest_read());
+        let mut counts = self.counts(&lines, &tables, self.versions.oldest_read());
         let (dead, chosen) = (counts.dead(), counts.choose());
         if dead.is_empty() && chosen.is_empty() {
             return None;
@@ -82,7 +85,7 @@ impl Indexed {
     }
 
     /// Merges all tables with keys of `from..=to`, once each, and drops what nothing can see any
-    /// more.
+    /// more: tombstones too, where no table that is not merged with theirs needs them.
     pub fn compact_range(
         self: &Arc<Self>,
         from: Option<&[u8]>,
@@ -90,9 +93,9 @@ impl Indexed {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<()> {
         let Some(index) = &self.index else { return Ok(()) };
-        self.wait_until_entered(index)?;
         let levels = Arc::clone(&self.versions.current().levels);
         let tables = levels.overlapping(0, from, to);
+        self.wait_until_entered(index, &tables)?;
         let total_bytes = tables.iter().map(|table| table.meta.bytes).sum();
         let mut done_bytes = 0;
         for group in groups(tables) {
@@ -105,9 +108,12 @@ impl Indexed {
         Ok(())
     }
 
-    fn wait_until_entered(&self, index: &TableIndex) -> Result<()> {
-        while index.waiting() > 0 {
+    fn wait_until_entered(&self, index: &TableIndex, tables: &[Arc<Table>]) -> Result<()> {
+        let numbers: BTreeSet<_> = tables.iter().map(|table| table.meta.number).collect();
+        let since = self.shared.jobs.shortage.moment();
+        while index.any_waits(&numbers) {
             self.shared.latch.check()?;
+            self.shared.jobs.shortage.check_since(since)?;
             if index.is_full() {
                 return Err(Error::new(
                     ErrorKind::OutOfSpace,
@@ -125,9 +131,10 @@ impl Indexed {
         let mut awaited = None;
         loop {
             self.shared.latch.check()?;
+            let lines = index.lines();
             {
                 let mut tables = self.versions.tables();
-                let counts = self.counts(index, &tables, Sequence::ZERO);
+                let counts = self.counts(&lines, &tables, Sequence::ZERO);
                 let is_wanted =
                     |it: &&Counted| it.live > 0 && group.contains(&it.table.meta.number);
                 let wanted: Vec<_> = counts.tables.iter().filter(is_wanted).collect();

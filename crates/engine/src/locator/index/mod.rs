@@ -75,7 +75,10 @@ pub(crate) struct TableIndex {
     is_full: AtomicBool,
 }
 
-/// What the index says of a key.
+/// The tables that are entered, each with how many entries name it.
+pub(crate) type Lines = BTreeMap<FileNumber, TableLine>;
+
+/// The answer of the index for a key.
 #[derive(Debug)]
 enum Known {
     Record(Trailer, Arc<Table>, BlockAddress),
@@ -94,7 +97,7 @@ impl Known {
 }
 
 impl TableIndex {
-    /// What the index says of `key`; none where it says nothing of the moment `snapshot`.
+    /// Asks the index for `key`. None where the entry is too new to tell the moment `snapshot`.
     fn look(&self, tables: &Tables, key: &[u8], snapshot: Sequence) -> Result<Option<Known>> {
         let Some(entry) = self.tree.get(key).map_err(|error| self.named(&error))? else {
             let is_known = self.removed.load(Ordering::SeqCst) <= snapshot.0;
@@ -129,7 +132,7 @@ impl TableIndex {
         let Some(known) = self.look(&tables, key, snapshot)? else {
             return super::search(levels, key, Sequence::ZERO, snapshot);
         };
-        let newer = newest_waiting(&tables, key, snapshot, known.trailer())?;
+        let newer = newest_waiting(&tables, key, snapshot, known.trailer(), Sequence::ZERO)?;
         match (newer, known) {
             (Some(newer), _) => Ok(Some(newer)),
             (None, Known::Record(trailer, table, address)) => {
@@ -142,20 +145,21 @@ impl TableIndex {
         }
     }
 
-    /// Sequence and kind of what [`TableIndex::find_newest`] finds. Reads no table but those that
-    /// wait.
-    pub fn newest(
+    /// Sequence and kind of what [`TableIndex::find_newest`] finds; none may be said where it is
+    /// not newer than `than`. Reads no table but those that wait and may have something newer.
+    pub fn newer_trailer(
         &self,
         levels: &Levels,
         key: &[u8],
+        than: Sequence,
         snapshot: Sequence,
     ) -> Result<Option<Trailer>> {
         let tables = self.tables.load();
         let Some(known) = self.look(&tables, key, snapshot)? else {
-            let found = super::search(levels, key, Sequence::ZERO, snapshot)?;
+            let found = super::search(levels, key, than, snapshot)?;
             return Ok(found.map(|found| found.trailer));
         };
-        let newer = newest_waiting(&tables, key, snapshot, known.trailer())?;
+        let newer = newest_waiting(&tables, key, snapshot, known.trailer(), than)?;
         Ok(newer.map(|newer| newer.trailer).or(known.trailer()))
     }
 
@@ -188,8 +192,8 @@ impl TableIndex {
         entry.map(|entry| self.trailer(&entry)).transpose()
     }
 
-    /// The tables that are entered, each with how many entries name it.
-    pub fn lines(&self) -> BTreeMap<FileNumber, TableLine> {
+    /// See [`Lines`]. Waits for the writer of the tree, a check of the whole included.
+    pub fn lines(&self) -> Lines {
         let entered = self.tree.tables().into_iter().filter(|line| line.is_entered);
         entered.map(|line| (line.number, line)).collect()
     }
@@ -197,6 +201,11 @@ impl TableIndex {
     /// Tables that wait.
     pub fn waiting(&self) -> usize {
         self.tables.load().waiting.len()
+    }
+
+    /// One of the tables `numbers` waits.
+    pub fn any_waits(&self, numbers: &BTreeSet<FileNumber>) -> bool {
+        self.tables.load().waiting.iter().any(|table| numbers.contains(&table.meta.number))
     }
 
     /// There is no room for more entries.
@@ -363,17 +372,20 @@ impl TableIndex {
     }
 }
 
-/// The newest version of `key` up to `snapshot` in tables that wait, if it is newer than `than`.
+/// The newest version of `key` up to `snapshot` in tables that wait and have something newer than
+/// `than`, if it is newer than what is `known`. The newest tables come first: they settle most.
 fn newest_waiting(
     tables: &Tables,
     key: &[u8],
     snapshot: Sequence,
-    than: Option<Trailer>,
+    known: Option<Trailer>,
+    than: Sequence,
 ) -> Result<Option<Located>> {
     let mut newest: Option<Located> = None;
-    let mut best = than;
-    for table in &tables.waiting {
-        let may_be_newer = best.is_none_or(|best| table.meta.largest_sequence >= best.sequence());
+    let mut best = known;
+    for table in tables.waiting.iter().rev() {
+        let may_be_newer = best.is_none_or(|best| table.meta.largest_sequence >= best.sequence())
+            && table.meta.largest_sequence > than;
         if !may_be_newer || !table.meta.overlaps(Some(key), Some(key)) {
             continue;
         }
