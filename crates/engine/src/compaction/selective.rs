@@ -14,8 +14,8 @@
 //!    written after it: that may lack what they hid. What is merged is written after all that lies
 //!    below, and so waits for the next change there. Of two tables whose sequences interleave only
 //!    one waits for the other, or each would be merged for the other's sake for ever.
-//! 4. Dead tables leave all at once: of two that had a tombstone and what it hid, neither stays. One
-//!    with tombstones stays while a table below it does, which may have what they hide: a merge
+//! 4. Dead tables leave all at once: of two that had a tombstone and what it hid, neither stays.
+//!    One with tombstones stays while a table below it does, which may have what they hide: a merge
 //!    that was cut off may have emptied the one and not the other. It is merged again.
 
 use crate::environment::experiments::MergeOrder;

@@ -12,8 +12,8 @@
 //!    may be waiting for this one.
 //! 3. Locks are taken for one write at a time: what is set aside keeps its order.
 //! 4. A write waits for its locks from when it was set aside, behind others too: so however many
-//!    are set aside, each gets its turn after the longest timeout of those before it, and waits then
-//!    for what is left of its own.
+//!    are set aside, each gets its turn after the longest timeout of those before it, and waits
+//!    then for what is left of its own.
 
 use super::held::Share;
 use super::ticket::Promise;

@@ -1,5 +1,5 @@
-//! A repair that is cut off at any call of a device, by its end or by loss of power, is begun again,
-//! and comes to the same.
+//! A repair that is cut off at any call of a device, by its end or by loss of power, is begun
+//! again, and comes to the same.
 
 use crate::hooked::{Call, HookedDevices};
 use crate::simulated::{Fate, Fault, SimulatedDevices};
