@@ -538,7 +538,8 @@ impl<'a> Scan<'a> {
     /// damage if a later frame does. False where nothing at all follows.
     fn is_torn(&mut self, offset: u64, number: u64) -> Result<bool> {
         let mut torn = false;
-        let mut at = offset;
+        // Most of a journal is reserved and was never written.
+        let mut at = self.after_zeros(offset)?;
         while at < self.file_len {
             match self.sector(at)? {
                 Sector::NotWritten => {}
@@ -550,8 +551,34 @@ impl<'a> Scan<'a> {
                 Sector::Damaged => return Err(self.damage(at, "a sector's checksum is wrong")),
             }
             at += SECTOR_BYTES as u64;
+            if at >= self.chunk_at + self.chunk.len() as u64 {
+                at = self.after_zeros(at)?;
+            }
         }
         Ok(torn)
+    }
+
+    /// The first offset, from `offset` on, of which the rest of a chunk is not all zero.
+    fn after_zeros(&mut self, mut offset: u64) -> Result<u64> {
+        while offset < self.file_len {
+            self.read_chunk(offset)?;
+            let rest = &self.chunk[(offset - self.chunk_at) as usize..];
+            if rest.is_empty() || !is_zero(rest) {
+                break;
+            }
+            offset += rest.len() as u64;
+        }
+        Ok(offset)
+    }
+
+    /// Reads the chunk at `offset`, unless it is part of the last one.
+    fn read_chunk(&mut self, offset: u64) -> Result<()> {
+        let chunk_end = self.chunk_at + self.chunk.len() as u64;
+        if offset < self.chunk_at || offset >= chunk_end {
+            self.chunk = self.file.read_up_to(offset, CHUNK_BYTES)?;
+            self.chunk_at = offset;
+        }
+        Ok(())
     }
 
     /// The sector at `offset`, a multiple of the sector size.
@@ -559,11 +586,7 @@ impl<'a> Scan<'a> {
         if offset >= self.file_len {
             return Ok(Sector::NotWritten);
         }
-        let chunk_end = self.chunk_at + self.chunk.len() as u64;
-        if offset < self.chunk_at || offset >= chunk_end {
-            self.chunk = self.file.read_up_to(offset, CHUNK_BYTES)?;
-            self.chunk_at = offset;
-        }
+        self.read_chunk(offset)?;
         let start = ((offset - self.chunk_at) as usize).min(self.chunk.len());
         let end = (start + SECTOR_BYTES).min(self.chunk.len());
         if self.mends && end - start == SECTOR_BYTES {
