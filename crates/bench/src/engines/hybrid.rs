@@ -59,7 +59,7 @@ pub(super) const OPTIONS: [(&str, &str); 17] = [
 ];
 
 /// Those that are no settings of a store, so that its settings do not tell them.
-pub(super) const EXPERIMENTS: [&str; 12] = [
+pub(super) const EXPERIMENTS: [&str; 11] = [
     "policy",
     "candidates",
     "range-tables",
@@ -71,7 +71,6 @@ pub(super) const EXPERIMENTS: [&str; 12] = [
     "without",
     "log-first",
     "log-zeros",
-    "merges-yield",
 ];
 
 /// Words for compressions.
@@ -134,7 +133,6 @@ pub(super) fn experiments(options: &OpenOptions) -> Outcome<Experiments> {
     choose(options, "read-triggered", &switch, &mut experiments.read_triggered)?;
     choose(options, "log-first", &switch, &mut experiments.log_first)?;
     choose(options, "log-zeros", &switch, &mut experiments.log_zeros)?;
-    choose(options, "merges-yield", &switch, &mut experiments.merges_yield)?;
     experiments.pinning = (options.option("pinning") == Some("auto")).then_some(Pinning::Auto);
     experiments.candidates = options.parsed("candidates")?;
     experiments.range_tables = options.parsed("range-tables")?;

@@ -49,7 +49,6 @@ const OPTIONS: [(&str, &str); SHARED] = [
     ("log-writes", "groups of synced writes in flight at once"),
     ("log-first", "on or off: background work makes way for writes of the log; default on"),
     ("log-zeros", "on or off: logs get zeros before durable writes go to them; default off"),
-    ("merges-yield", "on or off: merges make way for asynchronous requests; default off"),
     ("placement", "leveled: room, bandwidth, parallelism, fill_first, log_only or top_levels(N)"),
     ("bandwidth-low", "percent of the fast tier's peak below which bandwidth adds a level"),
     ("bandwidth-high", "percent from which on it takes one away"),
@@ -61,7 +60,7 @@ const OPTIONS: [(&str, &str); SHARED] = [
 ];
 
 /// How many options all presets share.
-const SHARED: usize = 20;
+const SHARED: usize = 19;
 
 /// The shared options and those of the cache of blocks, which every preset can have.
 const LEVELED_OPTIONS: [(&str, &str); SHARED + fast_cache::OPTIONS.len()] =

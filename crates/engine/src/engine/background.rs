@@ -29,13 +29,6 @@ impl Planner for Background {
         }
     }
 
-    fn makes_way(&self) -> bool {
-        let engine = &self.0;
-        engine.shared.experiments.merges_yield.unwrap_or(false)
-            && !engine.shared.write_throttle.is_near()
-            && engine.requests.wait_in_line()
-    }
-
     fn failed(&self, job: &'static str, error: &Error) {
         if error.is_refusal() && !planted(Planted::RefusalLatches) {
             // It has changed nothing, and gives back what it claimed: the plan finds it again.

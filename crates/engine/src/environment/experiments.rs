@@ -138,9 +138,6 @@ pub struct Experiments {
     /// Logs get zeros before durable writes go to them (SpanDB, section 4.2: its log's blocks are
     /// written over and over). Without: the baseline.
     pub log_zeros: Option<bool>,
-    /// Merges make way for asynchronous requests that wait, until level 0, or the fast tier, is near
-    /// to where writers are slowed down (SpanDB, section 4.1). Without: the baseline.
-    pub merges_yield: Option<bool>,
     /// How asynchronous requests are scheduled.
     pub requests: Option<RequestSchedule>,
     /// Which sparse table is merged first with the preset `indexed`.
@@ -163,7 +160,6 @@ impl Experiments {
         cool_down_operations: None,
         log_first: None,
         log_zeros: None,
-        merges_yield: None,
         requests: None,
         merge_order: None,
     };

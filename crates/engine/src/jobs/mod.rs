@@ -74,12 +74,6 @@ pub(crate) trait Planner: Send + Sync + Debug {
     /// The most useful job of the lane, claimed by this call; none if there is nothing to do.
     fn plan(&self, lane: Lane) -> Option<Box<dyn Job>>;
 
-    /// Bulk work makes way for a moment: asynchronous requests wait, and it is not urgent (SpanDB,
-    /// section 4.1).
-    fn makes_way(&self) -> bool {
-        false
-    }
-
     /// A job failed; writing must stop, unless the job has changed nothing.
     fn failed(&self, job: &'static str, error: &Error);
 
@@ -87,10 +81,6 @@ pub(crate) trait Planner: Send + Sync + Debug {
     /// only afterwards.
     fn panicked(&self, job: &'static str, text: &str);
 }
-
-/// A moment for which bulk work makes way, and how many of them between two steps.
-const WAIT: std::time::Duration = std::time::Duration::from_micros(200);
-const WAITS_MAX: u32 = 10;
 
 /// Steps after which stepped work is taken for endless.
 const STEPS_MAX: u64 = 1 << 22;
@@ -348,7 +338,7 @@ impl Jobs {
             let plan = || planner.upgrade().and_then(|planner| planner.plan(lane));
             match caught(planner, PLANNING, plan).flatten() {
                 Some(job) => {
-                    self.run(planner, lane, job);
+                    self.run(planner, job);
                     // What is done may make something else worth doing.
                     self.wake();
                 }
@@ -369,32 +359,14 @@ impl Jobs {
         }
     }
 
-    fn run(&self, planner: &Weak<dyn Planner>, lane: Lane, mut job: Box<dyn Job>) {
+    fn run(&self, planner: &Weak<dyn Planner>, mut job: Box<dyn Job>) {
         let name = job.name();
         while caught(planner, name, || self.step(planner, &mut *job)) == Some(Step::More) {
-            if lane == Lane::Bulk {
-                self.make_way(planner);
-            }
             if self.state.lock().stopping {
                 break;
             }
         }
         caught(planner, name, || drop(job));
-    }
-
-    /// Waits between two steps while the planner says that the job makes way, for a while: so the
-    /// job goes on, only slower.
-    fn make_way(&self, planner: &Weak<dyn Planner>) {
-        let makes_way = || planner.upgrade().is_some_and(|planner| planner.makes_way());
-        let mut waits = 0;
-        while waits < WAITS_MAX && makes_way() {
-            let mut state = self.state.lock();
-            if state.stopping {
-                return;
-            }
-            self.changed.wait_for(&mut state, WAIT);
-            waits += 1;
-        }
     }
 
     /// A step of a job; one that fails is done.

@@ -183,11 +183,6 @@ impl Requests {
         self.pipeline.end();
     }
 
-    /// Some are in line, and no thread has taken them yet.
-    pub fn wait_in_line(&self) -> bool {
-        self.pipeline.queue.waits()
-    }
-
     /// See [`RequestStats`].
     pub fn stats(&self) -> RequestStats {
         let loggers = self.pipeline.loggers.stats();

@@ -466,12 +466,6 @@ impl Queue {
         self.state.lock().has_ended
     }
 
-    /// A request is in line.
-    pub fn waits(&self) -> bool {
-        let state = self.state.lock();
-        state.writes.len() > 0 || state.reads.iter().any(|line| !line.is_empty())
-    }
-
     /// See [`RequestStats`].
     pub fn stats(&self) -> RequestStats {
         let state = self.state.lock();

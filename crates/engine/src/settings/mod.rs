@@ -221,9 +221,9 @@ pub struct Settings {
     #[serde(skip_serializing_if = "waiting::is_most_loggers")]
     pub loggers_max: u32,
     /// How long a write waits for a lock that a transaction holds, before an error of kind
-    /// `LockTimeout`; 0, which does not wait, to 1 h; default 1 s. Transactions may have another. To
-    /// be raised where transactions take long and are worth waiting for, to be lowered where callers
-    /// try again.
+    /// `LockTimeout`; 0, which does not wait, to 1 h; default 1 s. Transactions may have another.
+    /// To be raised where transactions take long and are worth waiting for, to be lowered where
+    /// callers try again.
     #[serde(skip_serializing_if = "waiting::is_default_timeout")]
     pub lock_timeout: Duration,
     /// Memory that the writes of a transaction may take, unless its options say otherwise; 4 KiB to

@@ -18,7 +18,7 @@ use crate::settings::Settings;
 use std::sync::Arc;
 use std::time::Duration;
 use thermocline_foundation::sync::Mutex;
-use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use thermocline_foundation::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::{Clock, Counter, Planted, planted};
 
 /// Rate taken before anything was measured, and the least one, in bytes a second.
@@ -46,9 +46,6 @@ pub(crate) struct WriteThrottle {
     delay_max: Duration,
     /// How far the backlog is on the way, in [`PARTS`], or [`NOT_SLOWED`].
     backlog: AtomicU32,
-    /// Three quarters of the way to where it begins are done, in tables; or a part of the fast tier
-    /// is to be emptied.
-    is_near: AtomicBool,
     drain_rate: AtomicU64,
     /// Until when the writers so far have used up their time, in the clock's nanoseconds.
     reserved_until_ns: Mutex<u64>,
@@ -70,7 +67,6 @@ impl WriteThrottle {
             stop,
             delay_max,
             backlog: AtomicU32::new(NOT_SLOWED),
-            is_near: AtomicBool::new(false),
             drain_rate: AtomicU64::new(RATE_START),
             reserved_until_ns: Mutex::new(0),
             delayed_ns: Counter::default(),
@@ -84,15 +80,9 @@ impl WriteThrottle {
         self.clock.now_ns()
     }
 
-    /// Writers are slowed down, or are about to be.
-    pub fn is_near(&self) -> bool {
-        self.is_near.load(Relaxed)
-    }
-
     /// Level 0 has `tables` now.
     pub fn set_backlog(&self, tables: usize) {
         let (slowdown, stop) = (u64::from(self.slowdown), u64::from(self.stop));
-        self.is_near.store(4 * tables as u64 >= 3 * slowdown, Relaxed);
         let parts = match tables as u64 {
             tables if tables < slowdown => NOT_SLOWED,
             tables if tables >= stop => PARTS,
@@ -103,7 +93,6 @@ impl WriteThrottle {
 
     /// The fast tier is so far on the way from its high watermark (0) to its end (1).
     pub fn set_fullness(&self, share: f64) {
-        self.is_near.store(share > 0.0, Relaxed);
         let parts = match share {
             share if share > 0.0 => (share.min(1.0) * f64::from(FULL_TIER_PARTS)) as u32,
             _ => NOT_SLOWED,

@@ -10,7 +10,8 @@ use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TransactionStats {
-    /// Pessimistic transactions that are open at this moment. While one is, every write takes locks.
+    /// Pessimistic transactions that are open at this moment. While one is, every write takes
+    /// locks.
     pub open_pessimistic: u64,
     /// Times that a commit, a conditional write or `get_for_update` found that another write came
     /// first. A conditional write then begins again by itself.
