@@ -4,6 +4,7 @@ use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -154,9 +155,14 @@ struct Report {
     tasks: usize,
     threads: usize,
     seconds: f64,
+    /// The sums of all threads.
+    seconds_of_suites: SuiteSeconds,
     tally: Tally,
     failures: Vec<Failure>,
 }
+
+/// Seconds that tasks of each suite took.
+type SuiteSeconds = BTreeMap<&'static str, f64>;
 
 /// What the threads of a run share.
 struct Run {
@@ -164,6 +170,7 @@ struct Run {
     next: AtomicUsize,
     stop: AtomicBool,
     tally: Mutex<Tally>,
+    seconds: Mutex<SuiteSeconds>,
     failures: Mutex<Vec<Failure>>,
     bar: ProgressBar,
 }
@@ -181,15 +188,21 @@ impl Run {
             next: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             tally: Mutex::default(),
+            seconds: Mutex::default(),
             failures: Mutex::default(),
             bar,
         }
     }
 
     fn work(&self) {
+        let clock = SystemClock::new();
         while !self.stop.load(Relaxed) {
             let Some(task) = self.tasks.get(self.next.fetch_add(1, Relaxed)) else { return };
-            match task.run() {
+            let began_ns = clock.now_ns();
+            let done = task.run();
+            let seconds = (clock.now_ns() - began_ns) as f64 / 1e9;
+            *self.seconds.lock().entry(task.suite.name()).or_default() += seconds;
+            match done {
                 Ok(done) => {
                     let mut tally = self.tally.lock();
                     tally.add(&done);
@@ -208,7 +221,7 @@ impl Run {
     }
 }
 
-fn run_tasks(tasks: Vec<Task>, count: usize, silent: bool) -> (Tally, Vec<Failure>) {
+fn run_tasks(tasks: Vec<Task>, count: usize, report: &mut Report, silent: bool) {
     let run = Arc::new(Run::new(tasks, silent));
     let workers: Vec<_> = (0..count)
         .map(|index| {
@@ -221,8 +234,11 @@ fn run_tasks(tasks: Vec<Task>, count: usize, silent: bool) -> (Tally, Vec<Failur
         worker.join().expect("tasks catch their panics");
     }
     run.bar.finish_and_clear();
-    let failures = std::mem::take(&mut *run.failures.lock());
-    (*run.tally.lock(), failures)
+    report.tally.add(&run.tally.lock());
+    report.failures.append(&mut run.failures.lock());
+    for (suite, seconds) in &*run.seconds.lock() {
+        *report.seconds_of_suites.entry(suite).or_default() += seconds;
+    }
 }
 
 impl Arguments {
@@ -272,6 +288,7 @@ pub fn run() -> ExitCode {
         tasks: 0,
         threads: count,
         seconds: 0.0,
+        seconds_of_suites: BTreeMap::new(),
         tally: Tally::default(),
         failures: Vec::new(),
     };
@@ -280,9 +297,7 @@ pub fn run() -> ExitCode {
         let tasks = arguments.tasks(first);
         report.tasks += tasks.len();
         report.seeds += if arguments.seed.is_some() { 1 } else { arguments.seeds };
-        let (tally, failures) = run_tasks(tasks, count, arguments.json);
-        report.tally.add(&tally);
-        report.failures.extend(failures);
+        run_tasks(tasks, count, &mut report, arguments.json);
         report.seconds = clock.now_ns() as f64 / 1e9;
         first += arguments.seeds;
         let more = arguments.hours.is_some_and(|hours| report.seconds < hours * 3600.0);
@@ -353,5 +368,9 @@ fn print_table(report: &Report) {
     println!("damages harmless        {:>10}", tally.damages_harmless);
     let per_core = tally.all_images() as f64 / report.seconds / report.threads as f64;
     println!("{:.0} s, {per_core:.0} images a second and thread", report.seconds);
+    let mut suites: Vec<_> = report.seconds_of_suites.iter().collect();
+    suites.sort_by(|a, b| b.1.total_cmp(a.1));
+    let suites: Vec<_> = suites.iter().map(|(name, took)| format!("{name} {took:.0} s")).collect();
+    println!("of these, over all threads: {}", suites.join(", "));
     println!("violations              {:>10}", report.failures.len());
 }
