@@ -51,6 +51,12 @@ pub fn run(database: &Database, json: bool) -> Result<()> {
     Ok(())
 }
 
+/// Commits of transactions that wait for a look at what they build on.
+fn looks(waiting: u64) -> String {
+    let noun = if waiting == 1 { "look of a commit" } else { "looks of commits" };
+    format!("{} {noun}", text::count(waiting))
+}
+
 /// The file; none where it is not there or not whole at this moment.
 fn look(home: &Path) -> Result<Option<LiveStats>> {
     match LiveStats::read(home) {
@@ -168,8 +174,9 @@ fn frame(now: &LiveStats, before: Option<&LiveStats>) -> Vec<String> {
     let requests = &now.stats.requests;
     if requests.threads > 0 {
         lines.push(format!(
-            "        {}, {} and {} wait, {} in flight, {} refused",
+            "        {}, {}, {} and {} wait, {} in flight, {} refused",
             text::counted(requests.waiting_writes, "asynchronous write"),
+            looks(requests.waiting_looks),
             text::counted(requests.waiting_gets, "get"),
             text::counted(requests.waiting_pages, "page"),
             text::count(requests.held),
@@ -328,7 +335,7 @@ mod tests {
         assert_eq!(row(&lines, "tables, or cached blocks of them"), "50.0 % 40.0 %");
         assert_eq!(row(&lines, "records up"), "20 40");
         assert!(row(&lines, "queues:").ends_with("3 writers in line"), "{lines:?}");
-        let requests = "5 asynchronous writes, 0 gets and 0 pages wait, 9 in flight, 0 refused";
+        let requests = "5 asynchronous writes, 0 looks of commits, 0 gets and 0 pages wait, 9 in flight, 0 refused";
         assert!(lines.iter().any(|line| line.trim() == requests), "{lines:?}");
         assert!(row(&lines, "log:").starts_with("2 groups on their way, the"), "{lines:?}");
         assert!(row(&lines, "log:").contains("p50 250 us"), "{lines:?}");
