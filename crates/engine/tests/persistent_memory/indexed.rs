@@ -11,13 +11,13 @@ use thermocline::{
 };
 use thermocline_foundation::random::Random;
 
-type State = BTreeMap<Vec<u8>, Vec<u8>>;
+pub type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn indexed() -> Settings {
+pub fn indexed() -> Settings {
     Settings { preset: Some(Preset::Indexed), table_size: ByteSize::kib(64), ..settings() }
 }
 
-fn create(machine: &Machine) -> Db {
+pub fn create(machine: &Machine) -> Db {
     machine.environment().create(Path::new(HOME), &indexed()).unwrap()
 }
 
@@ -25,23 +25,23 @@ fn index(db: &Db) -> IndexStats {
     db.stats().index.unwrap()
 }
 
-fn key(number: u64) -> Vec<u8> {
+pub fn key(number: u64) -> Vec<u8> {
     format!("key {number:05}").into_bytes()
 }
 
-fn put(db: &Db, state: &mut State, number: u64, round: u64) {
+pub fn put(db: &Db, state: &mut State, number: u64, round: u64) {
     let value = vec![round as u8; 50 + (number * 37 % 300) as usize];
     db.put(key(number), &value).unwrap();
     state.insert(key(number), value);
 }
 
-fn delete(db: &Db, state: &mut State, number: u64) {
+pub fn delete(db: &Db, state: &mut State, number: u64) {
     db.delete(key(number)).unwrap();
     state.remove(&key(number));
 }
 
 /// Every answer is that of `state`.
-fn check(db: &Db, state: &State, numbers: u64) {
+pub fn check(db: &Db, state: &State, numbers: u64) {
     for number in 0..numbers {
         let found = db.get(key(number)).unwrap();
         assert_eq!(found.as_deref(), state.get(&key(number)).map(Vec::as_slice), "{number}");
@@ -53,18 +53,20 @@ fn check(db: &Db, state: &State, numbers: u64) {
     let scanned = db.scan().into_iter().map(Result::unwrap);
     let scanned: State = scanned.map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
     assert_eq!(scanned, *state);
+    let backwards = db.scan().reverse().into_iter().map(|found| found.unwrap().0.to_vec());
+    assert!(backwards.eq(state.keys().rev().cloned()), "backwards the keys differ");
     let report = db.verify(&mut |_| {}).unwrap();
     assert!(report.is_ok(), "{:?}", report.problems);
 }
 
-fn tables(db: &Db) -> u64 {
+pub fn tables(db: &Db) -> u64 {
     let levels = db.stats().levels;
     assert!(levels.iter().all(|level| level.level == 0 || level.tables == 0), "there is one level");
     levels.iter().map(|level| level.tables as u64).sum()
 }
 
 /// Rounds of writes and deletes, of a part of the keys each.
-fn churn(db: &Db, state: &mut State, random: &mut Random, rounds: std::ops::Range<u64>) {
+pub fn churn(db: &Db, state: &mut State, random: &mut Random, rounds: std::ops::Range<u64>) {
     for round in rounds {
         for _ in 0..400 {
             let number = random.below(1000);

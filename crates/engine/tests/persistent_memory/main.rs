@@ -6,6 +6,7 @@ mod crashes;
 mod hooked;
 mod indexed;
 mod life;
+mod order;
 mod refusals;
 mod regions;
 mod support;

@@ -4,7 +4,7 @@
 //! ```text
 //!   plan.rs     a run in the making: splits, joins, counts, sums, as copies in DRAM
 //!   search.rs   readers: versions, right neighbours, dead nodes
-//!   cursor.rs   entries in the order of the keys
+//!   cursor.rs   entries in the order of the keys, either way
 //!   check.rs    all of the tree: at opening, and when it is asked for
 //!   root.rs     the root line
 //! ```
@@ -29,7 +29,7 @@ mod plan;
 pub(crate) mod root;
 mod search;
 
-pub use cursor::Cursor;
+pub use cursor::{Cursor, LeafEntries};
 
 use crate::allocation::{Allocation, Unit};
 use crate::layout::{LINE_BYTES, ROOT_AT};

@@ -57,12 +57,49 @@ impl Model {
         if known.any(|(key, entry)| tree.get(key).ok().flatten() != Some(*entry)) {
             return Some("a look-up misses an entry".to_owned());
         }
+        if let Some(fault) = self.fault_backwards(tree) {
+            return Some(fault);
+        }
         for line in tree.tables() {
             if self.live(line.number) != line.live {
                 return Some(format!("{line:?}, but {} are live", self.live(line.number)));
             }
         }
         tree.check().err().map(|error| error.to_string())
+    }
+}
+
+impl Model {
+    fn fault_backwards(&self, tree: &Tree) -> Option<String> {
+        let found = backwards(tree);
+        if !found.iter().eq(self.map.iter().rev().map(|(key, _)| key)) {
+            return Some(format!("{} keys backwards, not those {}", found.len(), self.map.len()));
+        }
+        let mut before = None;
+        for key in self.map.keys() {
+            // Leaves may be empty in front of it.
+            let mut found = tree.descend(Some(key)).ok()?;
+            while found.entries.is_empty()
+                && let Some(rest) = found.rest.take()
+            {
+                found = tree.descend(Some(&rest)).ok()?;
+            }
+            if found.entries.first().map(|(key, _)| key) != before {
+                return Some(format!("{found:?} come before {key:?}"));
+            }
+            before = Some(key);
+        }
+        None
+    }
+}
+
+/// All keys, the last one first.
+pub fn backwards(tree: &Tree) -> Vec<Vec<u8>> {
+    let (mut keys, mut found) = (Vec::new(), tree.descend(None).unwrap());
+    loop {
+        keys.extend(found.entries.into_iter().map(|(key, _)| key));
+        let Some(rest) = found.rest else { return keys };
+        found = tree.descend(Some(&rest)).unwrap();
     }
 }
 

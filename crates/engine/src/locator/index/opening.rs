@@ -55,6 +55,8 @@ impl TableIndex {
             claimed: Mutex::default(),
             rebuilt: rebuilt.unwrap_or(FileNumber(0)),
             removed: AtomicU64::new(0),
+            removals: AtomicU64::new(0),
+            entered_tables: AtomicU64::new(0),
             is_full: AtomicBool::new(false),
         })
     }
