@@ -6,7 +6,7 @@ use crate::output::Output;
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use thermocline::{Preset, Tier};
+use thermocline::{PersistentMemory, Preset, Tier};
 use thermocline_foundation::ByteSize;
 
 const EXAMPLES: &str = "\
@@ -65,6 +65,17 @@ pub struct Database {
     pub read_only: bool,
 }
 
+/// A region of persistent memory, as a tier is named.
+fn parse_region(text: &str) -> Result<PersistentMemory, String> {
+    let is_driver = |word: &str| word == "mapped" || word.starts_with("emulated-");
+    let named = text.rsplit_once(':').filter(|(_, word)| is_driver(word));
+    let (rest, driver) = named.map_or((text, None), |(rest, driver)| (rest, Some(driver)));
+    let (path, size) = rest.rsplit_once(':').ok_or("expected PATH:SIZE[:DRIVER]")?;
+    let size = size.parse::<ByteSize>().map_err(|error| error.to_string())?;
+    let region = PersistentMemory::new(path, size);
+    Ok(driver.into_iter().fold(region, PersistentMemory::driver))
+}
+
 fn parse_tier(text: &str) -> Result<Tier, String> {
     Tier::parse(text).map_err(|error| error.to_string())
 }
@@ -73,7 +84,8 @@ fn parse_preset(text: &str) -> Result<Preset, String> {
     match text {
         "leveled" => Ok(Preset::Leveled),
         "hybrid" => Ok(Preset::Hybrid),
-        _ => Err("there are leveled and hybrid".to_owned()),
+        "indexed" => Ok(Preset::Indexed),
+        _ => Err("there are leveled, hybrid and indexed".to_owned()),
     }
 }
 
@@ -405,7 +417,9 @@ begun again. What was lost comes back from a checkpoint alone.
 Examples:
   thermocline --db store repair
   thermocline --db store repair --apply
-  thermocline --db store verify")]
+  thermocline --db store verify
+  thermocline --db store repair --rebuild-index
+  thermocline --db store repair --rebuild-index --region /mnt/pmem/new.region:64GiB --apply")]
 pub struct Repair {
     /// Only say what would be done, as without it
     #[arg(long, conflicts_with = "apply")]
@@ -413,6 +427,13 @@ pub struct Repair {
     /// Do it
     #[arg(long)]
     pub apply: bool,
+    /// Make the index in persistent memory anew instead, from the tables
+    #[arg(long)]
+    pub rebuild_index: bool,
+    /// With --rebuild-index, in another region, which is made: the old one is lost, or too small
+    #[arg(long, value_name = "PATH:SIZE[:DRIVER]", requires = "rebuild_index",
+          value_parser = parse_region)]
+    pub region: Option<PersistentMemory>,
 }
 
 /// Arguments of `profile`.

@@ -121,6 +121,17 @@ impl Tree {
         Ok(Self { region, root, readers: Readers::default(), writer: Mutex::new(writer) })
     }
 
+    /// An index without entries in place of the one that the region has, which is not read. Where
+    /// this is cut off the index is damaged, and it is done again.
+    pub fn renew(opened: &OpenedRegion) -> Result<Self> {
+        let region = Arc::clone(&opened.region);
+        let medium = region.medium();
+        medium.write(ROOT_AT, &Root::EMPTY.encode(region.owner()));
+        medium.fence();
+        opened.extents.iter().for_each(|extent| region.chunks().free(*extent));
+        Self::open(&OpenedRegion { region, arenas: Vec::new(), extents: Vec::new() })
+    }
+
     /// The region that it is in.
     pub fn region(&self) -> &Arc<Region> {
         &self.region

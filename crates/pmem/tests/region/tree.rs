@@ -356,3 +356,28 @@ fn planted_bugs_of_the_index_are_found() {
         assert!(found.is_some(), "{bug:?} is not found; its line was passed {hits} times");
     }
 }
+
+#[test]
+fn a_damaged_index_is_renewed_and_its_room_is_free_again() {
+    let opened = create(geometry(60));
+    let free = opened.region.chunks().free_chunks();
+    let tree = tree_of(&opened).unwrap();
+    let mut random = Random::new(9);
+    let entered = records(&mut random, 500, 300, 3);
+    tree.enter((FileNumber(3), 300), &entered, true).unwrap();
+    assert!(tree.region().chunks().free_chunks() < free);
+    let medium = tree.region().medium();
+    let root = crate::layout::ROOT_AT;
+    medium.store(root + 8, medium.load(root + 8) ^ 64);
+    let image = medium.snapshot();
+    assert_eq!(tree_of(&open(&image).unwrap()).unwrap_err().kind(), ErrorKind::Corrupt);
+    let renewed = Tree::renew(&open(&image).unwrap()).unwrap();
+    assert_eq!((renewed.cursor(b"").count(), renewed.tables()), (0, Vec::new()));
+    assert_eq!(renewed.region().chunks().free_chunks(), free);
+    renewed.enter((FileNumber(3), 300), &entered, true).unwrap();
+    let mut model = Model::default();
+    model.enter(&entered);
+    assert_eq!(model.fault(&renewed), None);
+    let again = tree_of(&open(&renewed.region().medium().snapshot()).unwrap()).unwrap();
+    assert_eq!(model.fault(&again), None);
+}
