@@ -20,8 +20,7 @@ pub(super) const OPTIONS: [(&str, &str); 4] = [
 
 /// Adds what the label varies to `experiments`.
 pub(super) fn add(options: &OpenOptions, experiments: &mut Experiments) -> Outcome<()> {
-    let orders =
-        [("sparsest", Some(MergeOrder::Sparsest)), ("oldest", Some(MergeOrder::Oldest))];
+    let orders = [("sparsest", Some(MergeOrder::Sparsest)), ("oldest", Some(MergeOrder::Oldest))];
     choose(options, "merge-order", &orders, &mut experiments.merge_order)?;
     let switch = [("on", Some(true)), ("off", Some(false))];
     choose(options, "leaf-scan", &switch, &mut experiments.leaf_scan)?;

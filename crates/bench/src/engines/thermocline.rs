@@ -401,9 +401,7 @@ impl Store for Open {
 mod tests {
     use super::*;
     use crate::store::{Label, Layout, TierSpace, find};
-    use thermocline::{
-        DemotionPolicy, Experiments, MergeOrder, Pinning, Promotion, Rule, Variant,
-    };
+    use thermocline::{DemotionPolicy, Experiments, MergeOrder, Pinning, Promotion, Rule, Variant};
 
     /// A label's options, on two tiers.
     fn options(label: &str) -> Outcome<OpenOptions> {

@@ -374,7 +374,7 @@ mod tests {
         let mut merges = 0;
         loop {
             let row = |keys: &Vec<usize>| -> TableMeta {
-                let (first, last) = (&names[keys[0]], &names[keys[keys.len() - 1]]);
+                let (first, last) = (&names[keys[0]][..], &names[keys[keys.len() - 1]][..]);
                 meta(FileNumber(0), (first, last), (keys.len() as u64, 0), (1, 10))
             };
             let metas: Vec<_> = tables.iter().map(row).collect();
@@ -413,7 +413,7 @@ mod tests {
             tables.retain(|_| at.next().is_some_and(|at| !chosen.contains(&at)));
             tables.extend(merged.chunks(20).map(<[usize]>::to_vec));
         }
-        let over = |key: usize| tables.iter().filter(|table| table[0] <= key && key <= table[19]);
+        let over = |key: usize| tables.iter().filter(move |table| table[0] <= key && key <= table[19]);
         assert!((0..400).all(|key| over(key).count() <= 8) && merges > 1, "{tables:?}");
     }
 }

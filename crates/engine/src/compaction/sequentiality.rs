@@ -201,9 +201,8 @@ mod tests {
         assert_eq!(ratio(("a", "a"), ("a", "a")), 1_000_000);
         assert_eq!(ratio(("a", "b"), ("b", "c")), 1, "they share one key");
         // What all begin with says nothing, and eight bytes behind it do.
-        assert_eq!(ratio(("user00000001", "user00000003"), ("user00000002", "user00000005")), {
-            250_000
-        });
+        let (a, b) = (("user00000001", "user00000003"), ("user00000002", "user00000005"));
+        assert_eq!(ratio(a, b), 250_000);
         assert_eq!(ratio(("user-aaaaaaaa1", "user-z"), ("user-aaaaaaaa0", "user-z")), 1_000_000);
     }
 }

@@ -218,11 +218,7 @@ fn read_settings(
 
 /// From an open namespace to a running engine, part by part; `changed` settings are kept unless
 /// refused.
-fn start(
-    environment: &Environment,
-    opened: OpenedFiles,
-    index: IndexUse,
-) -> Result<Opened> {
+fn start(environment: &Environment, opened: OpenedFiles, index: IndexUse) -> Result<Opened> {
     let OpenedFiles { files, settings, placement, changed } = opened;
     let access = Access::of(&files);
     open_files::bound(&files, &settings)?;

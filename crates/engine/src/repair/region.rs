@@ -46,11 +46,7 @@ impl Environment {
     }
 }
 
-fn apply(
-    environment: &Environment,
-    home: &Path,
-    given: Option<&Settings>,
-) -> Result<IndexRebuild> {
+fn apply(environment: &Environment, home: &Path, given: Option<&Settings>) -> Result<IndexRebuild> {
     let subject = subject(environment, home, given, Access::Write)?;
     let found = find(environment, &subject, given);
     let named = given.and_then(|given| given.persistent_memory.as_ref());
@@ -73,6 +69,7 @@ fn apply(
         opened.engine.settle()?;
     }
     opened.engine.close(opened.is_written)?;
+    drop(opened);
     if named.is_some() {
         self::subject(environment, home, given, Access::Write)?.forget_region()?;
         fill(environment, home, given)?;
@@ -132,12 +129,7 @@ impl Subject {
             totals: Some(restored.totals.clone()),
             durable_sequence: Some(restored.durable_sequence.min(last)),
             older_versions: restored.older_versions,
-            ..Edit::of_state(
-                restored.levels.snapshot(),
-                &restored.slots,
-                restored.log_floor,
-                last,
-            )
+            ..Edit::of_state(restored.levels.snapshot(), &restored.slots, restored.log_floor, last)
         };
         restored.manifest.write_afresh(&edit)?;
         self.files.forget_region()?;

@@ -7,6 +7,7 @@ mod hooked;
 mod indexed;
 mod life;
 mod order;
+mod rebuild;
 mod refusals;
 mod regions;
 mod support;

@@ -122,11 +122,8 @@ fn compactions(db: &Db) -> u64 {
 
 #[test]
 fn leaf_scans_find_scattered_tables_and_scans_do() {
-    let without = Experiments {
-        leaf_scan: Some(false),
-        scan_merges: Some(false),
-        ..Experiments::NONE
-    };
+    let without =
+        Experiments { leaf_scan: Some(false), scan_merges: Some(false), ..Experiments::NONE };
     let scan = |db: &Db, keys: usize| {
         assert_eq!(db.scan().from(key(300)).into_iter().take(keys).count(), keys);
         db.settle().unwrap();

@@ -88,6 +88,8 @@ pub struct TreeCounts {
     pub objects: u64,
     /// Bytes of nodes, objects and lines of the register.
     pub bytes: u64,
+    /// Bytes that are free in chunks of the index.
+    pub free_bytes: u64,
     /// Tables in the register.
     pub tables: u64,
 }
@@ -220,7 +222,8 @@ impl Tree {
     pub fn counts(&self) -> TreeCounts {
         let writer = self.writer.lock();
         let Root { nodes, objects, tables, .. } = writer.root;
-        TreeCounts { nodes, objects, tables, bytes: writer.allocation.used().1 }
+        let (bytes, free_bytes) = (writer.allocation.used().1, writer.allocation.free_bytes());
+        TreeCounts { nodes, objects, tables, bytes, free_bytes }
     }
 
     /// Checks all of the index, as an opening does; writers wait.

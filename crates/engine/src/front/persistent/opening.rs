@@ -222,7 +222,11 @@ fn open_known(
 }
 
 /// Whether the memtables of the region that `files` have can be read; the index is not looked at.
-pub(crate) fn look(environment: &Environment, record: &RegionRecord, files: &TieredFiles) -> Result<()> {
+pub(crate) fn look(
+    environment: &Environment,
+    record: &RegionRecord,
+    files: &TieredFiles,
+) -> Result<()> {
     let named = |error: DeviceError| named(&record.path, error);
     let opened = environment.regions.open(&record.path, parse_driver(&record.driver)?);
     let (medium, now) = opened.map_err(|error| match error.kind() {

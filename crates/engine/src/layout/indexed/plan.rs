@@ -87,7 +87,7 @@ impl Indexed {
             let claimed = self.versions.claim(&mut tables, claim_of(&dead))?;
             return Some(Box::new(Leave { indexed: Arc::clone(self), dead, _claimed: claimed }));
         }
-        if index.waiting() > WAITING_MAX || index.is_full() {
+        if index.waiting() > WAITING_MAX || index.is_stuck() {
             return None;
         }
         let claimed = self.versions.claim(&mut tables, claim_of(&chosen))?;
@@ -124,7 +124,7 @@ impl Indexed {
         while index.any_waits(&numbers) {
             self.shared.latch.check()?;
             self.shared.jobs.shortage.check_since(since)?;
-            if index.is_full() {
+            if index.is_stuck() {
                 return Err(Error::new(
                     ErrorKind::OutOfSpace,
                     "tables are not compacted while the index in persistent memory is full",

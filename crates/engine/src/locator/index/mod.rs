@@ -45,6 +45,9 @@ use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_pmem::{Entry, TableLine, Tree};
 use thermocline_table::{BlockAddress, Trailer};
 
+/// The part of a region that the index keeps for deletes, and for merges that make room.
+const OF_DELETES: u64 = 64;
+
 /// The tables of now.
 #[derive(Clone, Debug, Default)]
 struct Tables {
@@ -63,7 +66,7 @@ pub struct IndexStats {
     pub bytes: u64,
     /// Tables that are not entered yet, which look-ups search by ranges and filters.
     pub waiting_tables: u64,
-    /// The region has no room for more entries: tables wait until there is some.
+    /// The region has no room for more entries: writes are refused but for deletes.
     pub is_full: bool,
 }
 
@@ -83,7 +86,8 @@ pub(crate) struct TableIndex {
     removals: AtomicU64,
     /// Tables that were entered since the store was opened.
     entered_tables: AtomicU64,
-    is_full: AtomicBool,
+    /// No table is entered until there is room.
+    is_stuck: AtomicBool,
 }
 
 /// The tables that are entered, each with how many entries name it.
@@ -246,15 +250,15 @@ impl TableIndex {
         self.tables.load().waiting.iter().any(|table| numbers.contains(&table.meta.number))
     }
 
-    /// There is no room for more entries.
-    pub fn is_full(&self) -> bool {
-        self.is_full.load(Ordering::Relaxed)
+    /// There is no room for any entry: what waits goes on waiting.
+    pub fn is_stuck(&self) -> bool {
+        self.is_stuck.load(Ordering::Relaxed)
     }
 
     /// The job that enters the oldest table that waits and that no other job has.
     pub fn plan(self: &Arc<Self>) -> Option<Box<dyn Job>> {
-        // The end of a memtable gives room, and wakes the lane.
-        if self.tables.load().waiting.is_empty() || !self.has_room() {
+        // The end of a memtable gives room, and so does a merge; both wake the lane.
+        if !self.has_room() || self.tables.load().waiting.is_empty() {
             return None;
         }
         let mut claimed = self.claimed.lock();
@@ -291,7 +295,8 @@ impl TableIndex {
     fn tell_writers(&self) {
         let tables = self.tables.load();
         let is_new = |table: &&Arc<Table>| table.meta.number > self.rebuilt;
-        let backlog = if self.is_full() { 0 } else { tables.waiting.iter().filter(is_new).count() };
+        let backlog =
+            if self.is_stuck() { 0 } else { tables.waiting.iter().filter(is_new).count() };
         self.shared.write_throttle.set_backlog(backlog);
     }
 
@@ -376,7 +381,7 @@ impl TableIndex {
             objects: counts.objects,
             bytes: counts.bytes,
             waiting_tables: self.waiting() as u64,
-            is_full: self.is_full(),
+            is_full: self.shared.index_is_full.load(Ordering::Relaxed),
         }
     }
 
@@ -385,14 +390,20 @@ impl TableIndex {
         Error::new(error.kind(), format!("the index in persistent memory: {error}"))
     }
 
-    /// There is room that memtables do not need.
+    /// There is room that memtables do not need. Says whether there is enough for new records.
     fn has_room(&self) -> bool {
         let region = self.tree.region();
         let (geometry, free) = (region.identity().geometry, region.chunks().free_chunks());
         let memtable_bytes = self.shared.settings.division().memtable_bytes;
-        let has_room =
-            free * geometry.chunk_bytes >= opening::reserve_bytes(&geometry, memtable_bytes);
-        if self.is_full.swap(!has_room, Ordering::Relaxed) == has_room {
+        let free_bytes = free * geometry.chunk_bytes;
+        let reserved = opening::reserve_bytes(&geometry, memtable_bytes);
+        let of_deletes = geometry.bytes / OF_DELETES;
+        let in_chunks = || self.tree.counts().free_bytes;
+        let is_full = free_bytes < reserved + of_deletes
+            && free_bytes.saturating_sub(reserved) + in_chunks() < of_deletes;
+        self.shared.index_is_full.store(is_full, Ordering::Relaxed);
+        let has_room = free_bytes >= reserved;
+        if self.is_stuck.swap(!has_room, Ordering::Relaxed) == has_room {
             self.tell_writers();
         }
         has_room

@@ -57,7 +57,7 @@ impl TableIndex {
             removed: AtomicU64::new(0),
             removals: AtomicU64::new(0),
             entered_tables: AtomicU64::new(0),
-            is_full: AtomicBool::new(false),
+            is_stuck: AtomicBool::new(false),
         })
     }
 }

@@ -25,7 +25,7 @@ use crate::table_set::table::Table;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use thermocline_foundation::sync::atomic::Ordering;
 use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_pmem::{Entry, LeafEntries};
 use thermocline_table::{BlockAddress, RecordKind, Trailer};
