@@ -46,12 +46,13 @@ pub struct Database {
     /// default), direct, or emulated-PROFILE (emulated-gp3).
     #[arg(long, global = true, value_name = "PATH:CAPACITY[:DRIVER]", value_parser = parse_tier)]
     pub tier: Vec<Tier>,
-    /// How a database keeps its records: hybrid or leveled
+    /// How a database keeps its records: hybrid, leveled or indexed
     ///
     /// hybrid: popular records in slots on the fast tier, the others in sorted tables on the slow
     /// one; the default of a new database with two tiers or more, which it needs. leveled: sorted
-    /// tables, the upper levels on the fast tier; the default with one tier. An existing database
-    /// goes on with what it has where nothing is said.
+    /// tables, the upper levels on the fast tier; the default with one tier. indexed: one level of
+    /// tables, and an index of all keys in persistent memory, which --config names. An existing
+    /// database goes on with what it has where nothing is said.
     #[arg(long, global = true, value_name = "PRESET", value_parser = parse_preset)]
     pub preset: Option<Preset>,
     /// Settings in TOML, kept by the database; --tier and --preset replace its own
@@ -533,7 +534,7 @@ mod tests {
             ("thermocline load x", "--tsv"),
             ("thermocline scan --limit many", "'many'"),
             ("thermocline --tier nowhere stats", "PATH:CAPACITY"),
-            ("thermocline --preset best stats", "there are leveled and hybrid"),
+            ("thermocline --preset best stats", "there are leveled, hybrid and indexed"),
         ] {
             let error = Arguments::try_parse_from(line.split(' ')).unwrap_err();
             let failure = refuse(&error).unwrap_err();

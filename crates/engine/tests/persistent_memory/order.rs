@@ -1,9 +1,12 @@
 //! The preset `indexed`: scans by the index, and the order of the tables that they ask for.
 
+use crate::hooked::{Call, HookedDevices};
 use crate::indexed::{State, check, churn, create, delete, indexed, key, put, tables};
-use crate::support::{HOME, Machine};
+use crate::support::{HOME, Machine, stepped};
 use std::path::Path;
-use thermocline::{Cursor, Db, Environment, Experiments};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use thermocline::{Cursor, Db, Environment, Experiments, Scan};
 use thermocline_foundation::random::Random;
 
 /// Walks `cursor` at random, and compares each place with `state`.
@@ -114,6 +117,41 @@ fn scattered(machine: &Machine, experiments: Experiments) -> (Db, State) {
         db.settle().unwrap();
     }
     (db, state)
+}
+
+/// The measure of scans by the index: reads of a short scan over twenty scattered tables, beside
+/// those of one that merges them.
+#[test]
+fn a_short_scan_by_the_index_reads_the_tables_of_its_keys_and_a_merge_reads_all() {
+    let machine = Machine::new();
+    let still =
+        Experiments { leaf_scan: Some(false), scan_merges: Some(false), ..Experiments::NONE };
+    let machine = machine.killed(scattered(&machine, still).0);
+    let reads = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&reads);
+    let hook = move |call: Call, _: &Path, name: &str| {
+        if call == Call::Read && name.ends_with(".table") {
+            count.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    };
+    let devices = HookedDevices::new(Arc::new(machine.devices.clone()), Arc::new(hook));
+    let environment = stepped(Arc::new(devices), &machine.regions);
+    let environment = Environment { experiments: still, ..environment };
+    let db = environment.open(Path::new(HOME)).unwrap();
+    let read_by = |scan: Scan| {
+        let before = reads.load(Relaxed);
+        assert_eq!(scan.from(key(300)).limit(4).into_iter().count(), 4);
+        reads.load(Relaxed) - before
+    };
+    let by_index = read_by(db.scan());
+    // The moment of the snapshot becomes the past.
+    let snapshot = db.snapshot();
+    db.put(key(0), "newer").unwrap();
+    db.flush().unwrap();
+    db.settle().unwrap();
+    let by_merge = read_by(snapshot.scan());
+    assert!(by_index <= 12 && by_merge >= 32, "{by_index} reads, and {by_merge} of the merge");
 }
 
 fn compactions(db: &Db) -> u64 {
