@@ -99,7 +99,8 @@ impl TableIndex {
                 && table.stored_snapshot(snapshot).is_some()
         };
         let waiting: Vec<_> = tables.waiting.iter().filter(is_wanted).cloned().collect();
-        let first_keys = keys.clamp(RUN_KEYS_MIN, RUN_KEYS_MAX);
+        // A cursor stands one entry ahead of what it gives out.
+        let first_keys = (keys + 1).clamp(RUN_KEYS_MIN, RUN_KEYS_MAX);
         let source = IndexCursor {
             index: Arc::clone(self),
             tables,
