@@ -189,3 +189,26 @@ fn leaf_scans_find_scattered_tables_and_scans_do() {
     check(&db, &state, 1000);
     assert_eq!(db.left_over().unwrap(), Vec::<String>::new());
 }
+
+#[test]
+fn a_leaf_scan_goes_on_where_the_last_one_ended() {
+    let machine = Machine::new();
+    let by_leaves = Experiments { scan_merges: Some(false), ..Experiments::NONE };
+    let environment = Environment { experiments: by_leaves, ..machine.environment() };
+    let db = environment.create(Path::new(HOME), &indexed()).unwrap();
+    let mut state = State::new();
+    let mut table = |numbers: &mut dyn Iterator<Item = u64>| {
+        numbers.for_each(|number| put(&db, &mut state, number, 1));
+        db.flush().unwrap();
+        db.settle().unwrap();
+    };
+    // Ten tables side by side, then twelve over each other, which a walk from the first key on
+    // does not reach.
+    (0..10).for_each(|at| table(&mut (at * 200..(at + 1) * 200)));
+    (0..12).for_each(|at| table(&mut (0..20).map(|number| 2000 + number * 12 + at)));
+    for at in 0..15 {
+        table(&mut std::iter::once(3000 + at));
+    }
+    assert!(compactions(&db) > 0);
+    check(&db, &state, 3015);
+}

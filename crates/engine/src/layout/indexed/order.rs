@@ -96,8 +96,8 @@ impl Job for LeafScan {
 
     fn step(&mut self) -> Result<Step> {
         let keys = self.left.min(STEP_KEYS);
-        if let Some(from) = self.from.take()
-            && keys > 0
+        if keys > 0
+            && let Some(from) = self.from.take()
         {
             let (tables, next) = self.index.tables_from(&from, keys)?;
             self.passed.extend(tables);
