@@ -16,6 +16,7 @@ use crate::requests::report::RequestStats;
 use crate::settings::{Preset, Settings};
 use crate::shared::hits::HitStats;
 use crate::shared::totals::{Count, Totals};
+use crate::transaction::tally::TransactionStats;
 use crate::versions::Version;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -62,6 +63,9 @@ pub struct Stats {
     /// Asynchronous requests.
     #[serde(default)]
     pub requests: RequestStats,
+    /// Transactions and conditional writes that came second, since the opening.
+    #[serde(default)]
+    pub transactions: TransactionStats,
     /// Files that are open, and may be.
     #[serde(default)]
     pub open_files: OpenFileStats,
@@ -106,6 +110,7 @@ impl Stats {
             region: None,
             index: None,
             requests: RequestStats::default(),
+            transactions: TransactionStats::default(),
             open_files: OpenFileStats::default(),
             activity: ActivityStats::default(),
             sequence: 0,
@@ -298,6 +303,7 @@ impl Engine {
             region: self.front.region_stats(),
             index: self.layout.locator().index().map(|index| index.stats()),
             requests: self.requests.stats(),
+            transactions: self.locks.stats(),
             open_files: self.open_file_stats(),
             fast_levels: self.shared.placement.fast_levels(),
             levels,
