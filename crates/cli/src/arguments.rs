@@ -6,7 +6,7 @@ use crate::output::Output;
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use thermocline::{Preset, Tier};
+use thermocline::{PersistentMemory, Preset, Tier};
 use thermocline_foundation::ByteSize;
 
 const EXAMPLES: &str = "\
@@ -46,12 +46,13 @@ pub struct Database {
     /// default), direct, or emulated-PROFILE (emulated-gp3).
     #[arg(long, global = true, value_name = "PATH:CAPACITY[:DRIVER]", value_parser = parse_tier)]
     pub tier: Vec<Tier>,
-    /// How a database keeps its records: hybrid or leveled
+    /// How a database keeps its records: hybrid, leveled or indexed
     ///
     /// hybrid: popular records in slots on the fast tier, the others in sorted tables on the slow
     /// one; the default of a new database with two tiers or more, which it needs. leveled: sorted
-    /// tables, the upper levels on the fast tier; the default with one tier. An existing database
-    /// goes on with what it has where nothing is said.
+    /// tables, the upper levels on the fast tier; the default with one tier. indexed: one level of
+    /// tables, and an index of all keys in persistent memory, which --config names. An existing
+    /// database goes on with what it has where nothing is said.
     #[arg(long, global = true, value_name = "PRESET", value_parser = parse_preset)]
     pub preset: Option<Preset>,
     /// Settings in TOML, kept by the database; --tier and --preset replace its own
@@ -65,6 +66,17 @@ pub struct Database {
     pub read_only: bool,
 }
 
+/// A region of persistent memory, as a tier is named.
+fn parse_region(text: &str) -> Result<PersistentMemory, String> {
+    let is_driver = |word: &str| word == "mapped" || word.starts_with("emulated-");
+    let named = text.rsplit_once(':').filter(|(_, word)| is_driver(word));
+    let (rest, driver) = named.map_or((text, None), |(rest, driver)| (rest, Some(driver)));
+    let (path, size) = rest.rsplit_once(':').ok_or("expected PATH:SIZE[:DRIVER]")?;
+    let size = size.parse::<ByteSize>().map_err(|error| error.to_string())?;
+    let region = PersistentMemory::new(path, size);
+    Ok(driver.into_iter().fold(region, PersistentMemory::driver))
+}
+
 fn parse_tier(text: &str) -> Result<Tier, String> {
     Tier::parse(text).map_err(|error| error.to_string())
 }
@@ -73,7 +85,8 @@ fn parse_preset(text: &str) -> Result<Preset, String> {
     match text {
         "leveled" => Ok(Preset::Leveled),
         "hybrid" => Ok(Preset::Hybrid),
-        _ => Err("there are leveled and hybrid".to_owned()),
+        "indexed" => Ok(Preset::Indexed),
+        _ => Err("there are leveled, hybrid and indexed".to_owned()),
     }
 }
 
@@ -405,7 +418,9 @@ begun again. What was lost comes back from a checkpoint alone.
 Examples:
   thermocline --db store repair
   thermocline --db store repair --apply
-  thermocline --db store verify")]
+  thermocline --db store verify
+  thermocline --db store repair --rebuild-index
+  thermocline --db store repair --rebuild-index --region /mnt/pmem/new.region:64GiB --apply")]
 pub struct Repair {
     /// Only say what would be done, as without it
     #[arg(long, conflicts_with = "apply")]
@@ -413,6 +428,13 @@ pub struct Repair {
     /// Do it
     #[arg(long)]
     pub apply: bool,
+    /// Make the index in persistent memory anew instead, from the tables
+    #[arg(long)]
+    pub rebuild_index: bool,
+    /// With --rebuild-index, in another region, which is made: the old one is lost, or too small
+    #[arg(long, value_name = "PATH:SIZE[:DRIVER]", requires = "rebuild_index",
+          value_parser = parse_region)]
+    pub region: Option<PersistentMemory>,
 }
 
 /// Arguments of `profile`.
@@ -512,7 +534,7 @@ mod tests {
             ("thermocline load x", "--tsv"),
             ("thermocline scan --limit many", "'many'"),
             ("thermocline --tier nowhere stats", "PATH:CAPACITY"),
-            ("thermocline --preset best stats", "there are leveled and hybrid"),
+            ("thermocline --preset best stats", "there are leveled, hybrid and indexed"),
         ] {
             let error = Arguments::try_parse_from(line.split(' ')).unwrap_err();
             let failure = refuse(&error).unwrap_err();

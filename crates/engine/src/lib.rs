@@ -100,7 +100,7 @@ pub use layout::hybrid::report::{DemotionStats, FastTierStats, RuleStats, SlotSt
 pub use limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use locator::index::IndexStats;
 pub use read::cursor::{Cursor, Records};
-pub use repair::plan::{Lost, RepairPlan, RepairStep};
+pub use repair::plan::{IndexRebuild, Lost, RepairPlan, RepairStep};
 pub use requests::report::{LoggerStats, RequestStats};
 pub use requests::room::HasRoom;
 pub use requests::ticket::Ticket;

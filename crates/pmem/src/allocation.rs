@@ -199,6 +199,14 @@ impl Allocation {
         chunks.map(|chunk| chunk.extent).collect()
     }
 
+    /// Bytes of units that are free in chunks which have others.
+    pub fn free_bytes(&self) -> u64 {
+        let each = self.spaces.iter().flat_map(|(unit, space)| {
+            space.chunks.values().map(|chunk| (chunk.units - chunk.used) * unit.bytes())
+        });
+        each.sum()
+    }
+
     /// Units in use and their bytes.
     pub fn used(&self) -> (u64, u64) {
         let each = self.spaces.iter().flat_map(|(unit, space)| {

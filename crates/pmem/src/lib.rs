@@ -67,4 +67,4 @@ pub use object::Entry;
 pub use persist::{Durability, Medium, MediumCounts};
 pub use region::{OpenedRegion, Region};
 pub use register::TableLine;
-pub use tree::{Cursor, Tree, TreeCounts};
+pub use tree::{Cursor, LeafEntries, Tree, TreeCounts};

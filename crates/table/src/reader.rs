@@ -123,17 +123,25 @@ impl TableReader {
         key: &[u8],
         snapshot: Sequence,
     ) -> Result<Option<(Trailer, Bytes)>> {
-        let checked = address.check(self.footer.data_end);
-        checked.map_err(|why| Error::corrupt(self.file.describe(), address.offset, why))?;
-        let cached = self.cache.get(self.file.number(), address.offset, BlockClass::Data);
-        let block = match cached {
-            Some(block) => block,
-            None => self.read(&self.source(address, BlockClass::Data))?,
+        let block = match self.probe_at(address)? {
+            Probe::Cached(block) => block,
+            Probe::Fetch(read) => self.read(&read)?,
+            Probe::Absent => return Ok(None),
         };
         match self.get_in(&block, key, snapshot)? {
             Lookup::Found(trailer, value) => Ok(Some((trailer, value))),
             Lookup::Absent | Lookup::NextBlock => Ok(None),
         }
+    }
+
+    /// The data block at `address`, which an index of the caller's names. A caller with many reads
+    /// them in one batch, as after [`TableReader::probe`].
+    pub fn probe_at(&self, address: BlockAddress) -> Result<Probe> {
+        let checked = address.check(self.footer.data_end);
+        checked.map_err(|why| Error::corrupt(self.file.describe(), address.offset, why))?;
+        let cached = self.cache.get(self.file.number(), address.offset, BlockClass::Data);
+        let fetch = || Probe::Fetch(self.source(address, BlockClass::Data));
+        Ok(cached.map_or_else(fetch, Probe::Cached))
     }
 
     /// Where the versions of `key` begin; `hash` is [`key_hash`] of it. Partitions that are not

@@ -5,6 +5,7 @@ pub mod commit;
 pub mod device;
 mod fast_cache;
 mod hybrid;
+mod indexed;
 pub mod null;
 pub mod thermocline;
 

@@ -6,7 +6,7 @@
 //! Options of the label are settings by their own names. A preset has those that all share, and its
 //! own, which lie in a file of their own (`hybrid`).
 
-use super::{fast_cache, hybrid};
+use super::{fast_cache, hybrid, indexed};
 use crate::Outcome;
 use crate::store::{
     Change, Demotions, Durability, EngineKind, Flying, Needs, OpenOptions, SecondLevel, Store,
@@ -69,6 +69,10 @@ const LEVELED_OPTIONS: [(&str, &str); SHARED + fast_cache::OPTIONS.len()] =
 /// These and those of the preset `hybrid`.
 const HYBRID_OPTIONS: [(&str, &str); LEVELED_OPTIONS.len() + hybrid::OPTIONS.len()] =
     joined(&LEVELED_OPTIONS, &hybrid::OPTIONS);
+
+/// These of the preset `leveled`, and those of the preset `indexed`.
+const INDEXED_OPTIONS: [(&str, &str); LEVELED_OPTIONS.len() + indexed::OPTIONS.len()] =
+    joined(&LEVELED_OPTIONS, &indexed::OPTIONS);
 
 /// Two lists as one of `N`.
 const fn joined<const N: usize>(
@@ -191,7 +195,8 @@ impl EngineKind for Thermocline {
 
     fn options(&self) -> &[(&str, &str)] {
         match self.preset {
-            Preset::Leveled | Preset::Indexed => &LEVELED_OPTIONS,
+            Preset::Leveled => &LEVELED_OPTIONS,
+            Preset::Indexed => &INDEXED_OPTIONS,
             Preset::Hybrid => &HYBRID_OPTIONS,
         }
     }
@@ -221,7 +226,8 @@ impl EngineKind for Thermocline {
                 pairs.push((format!("{prefix}{name}"), value.trim_matches('"').to_owned()));
             }
         }
-        for name in hybrid::EXPERIMENTS {
+        let of_indexed = indexed::OPTIONS.into_iter().map(|(name, _)| name);
+        for name in hybrid::EXPERIMENTS.into_iter().chain(of_indexed) {
             if let Some(value) = options.option(name) {
                 pairs.push((format!("experiment.{name}"), value.to_owned()));
             }
@@ -232,7 +238,8 @@ impl EngineKind for Thermocline {
     fn open(&self, options: &OpenOptions) -> Outcome<Box<dyn Store>> {
         let settings = self.settings(options)?;
         let first = options.tiers.first().ok_or("an engine needs at least one tier")?;
-        let experiments = hybrid::experiments(options)?;
+        let mut experiments = hybrid::experiments(options)?;
+        indexed::add(options, &mut experiments)?;
         let environment = Environment { experiments, ..Environment::default() };
         let db = environment.open_or_create(&first.path.join("home"), &settings)?;
         let transactions =
@@ -394,12 +401,12 @@ impl Store for Open {
 mod tests {
     use super::*;
     use crate::store::{Label, Layout, TierSpace, find};
-    use thermocline::{DemotionPolicy, Experiments, Pinning, Promotion, Rule, Variant};
+    use thermocline::{DemotionPolicy, Experiments, MergeOrder, Pinning, Promotion, Rule, Variant};
 
     /// A label's options, on two tiers.
     fn options(label: &str) -> Outcome<OpenOptions> {
         let label: Label = label.parse()?;
-        let engines: [&dyn EngineKind; 2] = [&LEVELED, &HYBRID];
+        let engines: [&dyn EngineKind; 3] = [&LEVELED, &HYBRID, &INDEXED];
         find(&engines, &label)?;
         let tier = |name: &str| TierSpace {
             name: name.to_owned(),
@@ -471,6 +478,25 @@ mod tests {
         for wrong in ["leveled@tiers+placement=top", "hybrid@tiers+placement=log_only"] {
             assert!(settings(&format!("thermocline-{wrong}")).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_label_of_indexed_leaves_out_what_chooses_tables() {
+        let label = "thermocline-indexed@tiers+persistent-memory=64MiB+merge-order=oldest\
+                     +leaf-scan=off+scan-merges=off+overlap=off";
+        let options = options(label).unwrap();
+        let mut experiments = Experiments::NONE;
+        indexed::add(&options, &mut experiments).unwrap();
+        let expected = Experiments {
+            merge_order: Some(MergeOrder::Oldest),
+            leaf_scan: Some(false),
+            scan_merges: Some(false),
+            by_overlap: Some(false),
+            ..Experiments::NONE
+        };
+        assert_eq!(experiments, expected);
+        let told = INDEXED.describe(&options).unwrap();
+        assert!(told.contains(&("experiment.leaf-scan".to_owned(), "off".to_owned())), "{told:?}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod get;
 mod host_tiers;
 mod profile;
 mod put;
+mod rebuild_index;
 mod repair;
 mod scan;
 pub mod stats;

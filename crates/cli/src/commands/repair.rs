@@ -1,5 +1,6 @@
 //! `repair`: what is damaged, what that costs, and taking it out of use.
 
+use super::rebuild_index;
 use crate::arguments::{Database, Repair};
 use crate::failure::{Failure, Result};
 use crate::output::Output;
@@ -15,6 +16,9 @@ pub fn run(database: &Database, arguments: &Repair, json: bool) -> Result<()> {
     if arguments.apply && database.read_only {
         let text = "--apply writes to the database; leave --read-only out";
         return Err(Failure::Usage(text.to_owned()));
+    }
+    if arguments.rebuild_index {
+        return rebuild_index::run(database, arguments, json);
     }
     let (home, settings) = store::home_and_settings(database)?;
     let (environment, settings) = (Environment::default(), settings.as_ref());

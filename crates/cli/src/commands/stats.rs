@@ -305,7 +305,7 @@ fn persistent_memory(region: &RegionStats, index: Option<&IndexStats>) -> Table 
     }
     let Some(index) = index else { return table };
     let waiting = match index.is_full {
-        true => format!("{} (no room for them)", text::count(index.waiting_tables)),
+        true => format!("{} (full: only deletes are taken)", text::count(index.waiting_tables)),
         false => text::count(index.waiting_tables),
     };
     for (what, amount) in [

@@ -24,9 +24,18 @@ impl TieredFiles {
 
     /// Has `DATABASE` say `record` of the region, durably.
     pub fn set_region(&self, record: RegionRecord) -> Result<()> {
+        self.write_region(Some(record))
+    }
+
+    /// Has `DATABASE` name no region, durably. What the region has is lost.
+    pub fn forget_region(&self) -> Result<()> {
+        self.write_region(None)
+    }
+
+    fn write_region(&self, record: Option<RegionRecord>) -> Result<()> {
         self.require_writable()?;
         let generation = self.generation.load(Relaxed);
-        let home = self.home_as(generation, self.closed_extents.clone(), Some(record));
+        let home = self.home_as(generation, self.closed_extents.clone(), record);
         sync_site("region", || home.write(&*self.home_driver, &self.home))?;
         *self.region.lock() = home.region;
         Ok(())

@@ -4,8 +4,8 @@
 //!   View ──chooser──> Selection ──Claims::take──> MergeJob ──commit──> the claim ends
 //! ```
 //! A chooser (`leveled`, by the sizes in `targets`; `reclaim`, by tombstones; `selective`, by live
-//! records) is plain data in and a decision out. `inputs` and `rewrite` carry it out; flushes and
-//! demotions use them too.
+//! records and by what `sequentiality` finds) is plain data in and a decision out. `inputs` and
+//! `rewrite` carry it out; flushes and demotions use them too.
 
 pub(crate) mod inputs;
 pub(crate) mod leveled;
@@ -14,5 +14,6 @@ pub(crate) mod reclaim;
 pub(crate) mod rewrite;
 pub(crate) mod selection;
 pub(crate) mod selective;
+pub(crate) mod sequentiality;
 pub(crate) mod targets;
 pub(crate) mod view;

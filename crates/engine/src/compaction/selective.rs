@@ -1,10 +1,16 @@
 //! Which tables of one level that may overlap are merged (SLM-DB, section 3.3): those of whose
-//! records few are live, by what an index of all tables counts.
+//! records few are live, by what an index of all tables counts, and those that hold neighbouring
+//! keys apart.
 //!
 //! ```text
-//!   dead     no entry of the index names the table: it leaves without a merge
-//!   sparse   fewer than 70 % of its records are live, tombstones that hide nothing not counted
-//!   first    the sparsest (or the oldest), with the next ones, up to eight
+//!   dead        no entry of the index names the table: it leaves without a merge
+//!   sparse      fewer than 70 % of its records are live, tombstones that hide nothing not counted
+//!   scattered   a leaf scan or a scan of a caller named it (`sequentiality.rs`)
+//!   candidates  the sparse ones, and the scattered ones; without sparse ones more than four
+//!   first       the sparse one, or else scattered one, that overlaps most with all candidates;
+//!               without the rule of overlaps the sparsest, or the oldest
+//!   with it     candidates that it overlaps, those that it overlaps most before others, up to
+//!               eight; then other sparse ones
 //! ```
 //! 1. Nothing is chosen while a reader may ask for less than all that tables have: a merge would
 //!    keep what is not live, and choose its own output again.
@@ -18,14 +24,20 @@
 //!    One with tombstones stays while a table below it does, which may have what they hide: a merge
 //!    that was cut off may have emptied the one and not the other. It is merged again.
 
+use super::sequentiality::Overlaps;
 use crate::environment::experiments::MergeOrder;
 use crate::table_set::table::{Table, TableMeta};
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thermocline_foundation::{FileNumber, Sequence};
 
 /// Of a table's records so many in a hundred are live, or it is merged.
 const LIVE_PERCENT: u64 = 70;
+/// Scattered tables that wait for more: a merge of few brings little order.
+pub(crate) const SCATTERED_MAX: usize = 4;
+/// Candidates that are compared with each other.
+const CANDIDATES_MAX: usize = 64;
 /// Tables of a merge at most.
 pub(crate) const MERGE_TABLES: usize = 8;
 
@@ -48,7 +60,11 @@ pub(crate) struct Counts {
     pub newest: Sequence,
     /// The oldest sequence that a reader may ask for.
     pub oldest_read: Sequence,
+    /// Tables that hold neighbouring keys apart.
+    pub scattered: BTreeSet<FileNumber>,
     pub order: MergeOrder,
+    /// The first table is chosen by overlaps.
+    pub by_overlap: bool,
 }
 
 impl Counts {
@@ -87,13 +103,48 @@ impl Counts {
     pub fn choose(&self) -> Vec<Arc<Table>> {
         let leaving: BTreeSet<_> = self.dead().iter().map(|table| table.meta.number).collect();
         let is_free = |it: &&Counted| !it.is_claimed && !leaving.contains(&it.table.meta.number);
-        let mut found: Vec<_> =
-            self.tables.iter().filter(is_free).filter(|it| self.is_sparse(it)).collect();
-        found.sort_by_key(|it| match self.order {
+        let (mut sparse, mut others): (Vec<_>, Vec<_>) =
+            self.tables.iter().filter(is_free).partition(|it| self.is_sparse(it));
+        let rank = |it: &&Counted| match self.order {
             MergeOrder::Sparsest => (share(it), it.table.meta.number),
             MergeOrder::Oldest => (it.table.meta.largest_sequence.0, it.table.meta.number),
-        });
-        found.iter().take(MERGE_TABLES).map(|it| Arc::clone(&it.table)).collect()
+        };
+        sparse.sort_by_key(rank);
+        others.retain(|it| self.scattered.contains(&it.table.meta.number));
+        others.sort_by_key(rank);
+        if sparse.is_empty() && others.len() <= SCATTERED_MAX {
+            return Vec::new();
+        }
+        let firsts = if sparse.is_empty() { others.len() } else { sparse.len() };
+        let mut candidates = [sparse, others].concat();
+        candidates.truncate(CANDIDATES_MAX);
+        let firsts = firsts.min(candidates.len());
+        self.merged(&candidates, firsts)
+    }
+
+    /// Of `candidates` one of the first `firsts`, and what is merged with it.
+    fn merged(&self, candidates: &[&Counted], firsts: usize) -> Vec<Arc<Table>> {
+        let overlaps = Overlaps::of(candidates.iter().map(|it| &it.table.meta).collect());
+        let first = if self.by_overlap {
+            (0..firsts).min_by_key(|at| Reverse(overlaps.total(*at))).unwrap_or_default()
+        } else {
+            0
+        };
+        let others = || (0..candidates.len()).filter(|at| *at != first);
+        let mut with: Vec<_> = others().filter(|at| overlaps.ratio(first, *at) > 0).collect();
+        if self.by_overlap {
+            with.sort_by_key(|at| Reverse(overlaps.ratio(first, *at)));
+        }
+        let is_sparse = self.is_sparse(candidates[first]);
+        if is_sparse && candidates[first].live < candidates[first].table.meta.entries {
+            let is_apart = |at: &usize| *at < firsts && overlaps.ratio(first, *at) == 0;
+            with.extend(others().filter(is_apart));
+        }
+        if with.is_empty() && !is_sparse {
+            return Vec::new();
+        }
+        let chosen = std::iter::once(first).chain(with).take(MERGE_TABLES);
+        chosen.map(|at| Arc::clone(&candidates[at].table)).collect()
     }
 
     fn is_sparse(&self, counted: &Counted) -> bool {
@@ -137,10 +188,30 @@ pub(crate) fn groups(mut tables: Vec<Arc<Table>>) -> Vec<Vec<FileNumber>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compaction::sequentiality::scattered;
     use crate::support::{one_tier, stepped};
 
     /// A table: its keys, entries, tombstones among them, live entries, and its sequences.
     type Row = ((&'static str, &'static str), u64, u64, u64, (u64, u64));
+
+    fn meta(
+        number: FileNumber,
+        (first, last): (&str, &str),
+        (entries, deletes): (u64, u64),
+        (oldest, newest): (u64, u64),
+    ) -> TableMeta {
+        TableMeta {
+            number,
+            bytes: entries * 100,
+            entries,
+            deletes,
+            smallest_key: first.into(),
+            largest_key: last.into(),
+            smallest_sequence: Sequence(oldest),
+            largest_sequence: Sequence(newest),
+            ingested_at: None,
+        }
+    }
 
     /// The tables of `rows`, numbered from 1 on, those of `waiting` not entered.
     fn counts(rows: &[Row], waiting: &[u64], order: MergeOrder) -> Counts {
@@ -150,23 +221,16 @@ mod tests {
             waiting: Vec::new(),
             newest: Sequence(100),
             oldest_read: Sequence(100),
+            scattered: BTreeSet::new(),
             order,
+            by_overlap: true,
         };
         for (row, number) in rows.iter().zip(1..) {
             let ((first, last), entries, deletes, live, (oldest, newest)) = *row;
-            let meta = TableMeta {
-                number: FileNumber(number),
-                bytes: entries * 100,
-                entries,
-                deletes,
-                smallest_key: first.into(),
-                largest_key: last.into(),
-                smallest_sequence: Sequence(oldest),
-                largest_sequence: Sequence(newest),
-                ingested_at: None,
-            };
+            let number = FileNumber(number);
+            let meta = meta(number, (first, last), (entries, deletes), (oldest, newest));
             let table = Arc::new(Table::new(meta, Arc::clone(&db.engine().versions().store)));
-            match waiting.contains(&number) {
+            match waiting.contains(&number.0) {
                 true => found.waiting.push(table),
                 false => found.tables.push(Counted { table, live, is_claimed: false }),
             }
@@ -254,5 +318,103 @@ mod tests {
         // It has other keys.
         let apart: Row = (("a", "b"), 100, 0, 100, (1, 10));
         assert_eq!(chosen(&[apart, above], &[]), [2]);
+    }
+
+    /// Numbers of what is merged where the tables `scattered` were named, by the rule of overlaps
+    /// and without it.
+    fn chosen_for_order(rows: &[Row], scattered: &[u64]) -> (Vec<u64>, Vec<u64>) {
+        let mut counts = counts(rows, &[], MergeOrder::Sparsest);
+        counts.scattered = scattered.iter().map(|number| FileNumber(*number)).collect();
+        let by_overlap = numbers(&counts.choose());
+        counts.by_overlap = false;
+        (by_overlap, numbers(&counts.choose()))
+    }
+
+    #[test]
+    fn more_than_four_scattered_tables_are_merged_with_those_that_overlap() {
+        let dense = |first, last| -> Row { ((first, last), 100, 0, 100, (1, 10)) };
+        let rows = [dense("a", "m"), dense("a", "n"), dense("c", "z"), dense("o", "z"), {
+            dense("p", "z")
+        }];
+        // The third overlaps all others; without the rule the first one begins.
+        assert_eq!(chosen_for_order(&rows, &[1, 2, 3, 4, 5]), (vec![3, 4, 2, 5, 1], vec![1, 2, 3]));
+        assert_eq!(chosen_for_order(&rows, &[1, 2, 3, 4]), (vec![], vec![]));
+        // In order already.
+        let rows = [("a", "b"), ("c", "d"), ("e", "f"), ("g", "h"), ("i", "j")];
+        let rows = rows.map(|(first, last)| dense(first, last));
+        assert_eq!(chosen_for_order(&rows, &[1, 2, 3, 4, 5]), (vec![], vec![]));
+        // Eight at most, and those that are claimed do not count.
+        let many = [dense("a", "z"); 20];
+        let all: Vec<_> = (1..=20).collect();
+        assert_eq!(chosen_for_order(&many, &all).0, [1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn a_sparse_table_comes_first_and_takes_scattered_ones_that_it_overlaps() {
+        let dense: Row = (("a", "z"), 100, 0, 100, (1, 10));
+        let apart: Row = (("x", "z"), 100, 0, 50, (1, 10));
+        let sparse: Row = (("a", "g"), 100, 0, 60, (1, 10));
+        assert_eq!(chosen_for_order(&[dense, sparse], &[1]).0, [2, 1]);
+        assert_eq!(chosen_for_order(&[dense, sparse], &[]).0, [2]);
+        // Another sparse one joins although it lies elsewhere.
+        assert_eq!(chosen_for_order(&[apart, sparse], &[]), (vec![1, 2], vec![1, 2]));
+        assert_eq!(chosen_for_order(&[apart, sparse, dense], &[3]), (vec![2, 3, 1], vec![1, 3, 2]));
+        // Tombstones alone draw in none of other keys: nothing goes that does not come again.
+        let tombstones: Row = (("a", "g"), 100, 40, 100, (1, 10));
+        let others: Row = (("h", "z"), 100, 40, 100, (1, 10));
+        assert_eq!(chosen_for_order(&[tombstones, others], &[]).0, [1]);
+    }
+
+    /// Merges for order end: tables of all keys, each merge of which makes tables side by side.
+    #[test]
+    fn merges_for_order_end_with_few_tables_over_each_key() {
+        let names: Vec<String> = (0..400).map(|key| format!("{key:03}")).collect();
+        let mut tables: Vec<Vec<usize>> =
+            (0..20).map(|table| (0..20).map(|key| key * 20 + table).collect()).collect();
+        let mut merges = 0;
+        loop {
+            let row = |keys: &Vec<usize>| -> TableMeta {
+                let (first, last) = (&names[keys[0]][..], &names[keys[keys.len() - 1]][..]);
+                meta(FileNumber(0), (first, last), (keys.len() as u64, 0), (1, 10))
+            };
+            let metas: Vec<_> = tables.iter().map(row).collect();
+            let store = Arc::clone(&stepped(&one_tier()).engine().versions().store);
+            let counted = metas.into_iter().zip(1..).map(|(meta, number)| Counted {
+                live: meta.entries,
+                table: {
+                    let meta = TableMeta { number: FileNumber(number), ..meta };
+                    Arc::new(Table::new(meta, Arc::clone(&store)))
+                },
+                is_claimed: false,
+            });
+            // As a leaf scan of two tables' keys names them, wherever it is.
+            let windows = (0..10).map(|window| window * 40..(window + 1) * 40);
+            let named = |keys: std::ops::Range<usize>| {
+                let has = |table: &Vec<usize>| table.iter().any(|key| keys.contains(key));
+                let found = tables.iter().zip(1..).filter(|(table, _)| has(table));
+                scattered(found.map(|(_, number)| FileNumber(number)).collect())
+            };
+            let counts = Counts {
+                tables: counted.collect(),
+                scattered: windows.flat_map(named).collect(),
+                ..counts(&[], &[], MergeOrder::Sparsest)
+            };
+            let chosen: BTreeSet<_> =
+                counts.choose().iter().map(|table| table.meta.number.0 as usize - 1).collect();
+            if chosen.is_empty() {
+                break;
+            }
+            merges += 1;
+            assert!(merges < 30, "{tables:?}");
+            let mut merged: Vec<usize> =
+                chosen.iter().flat_map(|at| tables[*at].iter().copied()).collect();
+            merged.sort_unstable();
+            let mut at = 0..;
+            tables.retain(|_| at.next().is_some_and(|at| !chosen.contains(&at)));
+            tables.extend(merged.chunks(20).map(<[usize]>::to_vec));
+        }
+        let over =
+            |key: usize| tables.iter().filter(move |table| table[0] <= key && key <= table[19]);
+        assert!((0..400).all(|key| over(key).count() <= 8) && merges > 1, "{tables:?}");
     }
 }

@@ -24,7 +24,7 @@ use crate::front::Front;
 use crate::front::Logged;
 use crate::front::log_pool::{LogPool, log_in_memory, make_log};
 use crate::front::persistent::opening::{
-    OpenedRegion, abandon as abandon_region, open as open_region,
+    IndexUse, OpenedRegion, abandon as abandon_region, open as open_region,
 };
 use crate::front::persistent::{Arenas, Persistent};
 use crate::front::replay::Replayed;
@@ -91,7 +91,8 @@ pub(crate) fn create(
     let (devices, policy) = (&*environment.devices, Arc::clone(&placement));
     let files = TieredFiles::create_with_texts(devices, home, &tiers, policy, &texts)?;
     let files = Arc::new(files);
-    start(environment, &files, settings, placement, None).inspect_err(|_| {
+    let opened = OpenedFiles { files: Arc::clone(&files), settings, placement, changed: None };
+    start(environment, opened, IndexUse::Keep).inspect_err(|_| {
         // The namespace exists but holds nothing; a second attempt must find a clean place.
         abandon_region(environment, &files);
         if let Err(error) = files.abandon(&*environment.devices) {
@@ -115,9 +116,18 @@ pub(crate) fn open(
     given: Option<&Settings>,
     access: Access,
 ) -> Result<Opened> {
-    let OpenedFiles { files, settings, placement, changed } =
-        open_files(environment, home, given, access)?;
-    start(environment, &files, settings, placement, changed)
+    let opened = open_files(environment, home, given, access)?;
+    start(environment, opened, IndexUse::Keep)
+}
+
+/// As [`open`] for writing, with a new index in the region of persistent memory.
+pub(crate) fn open_with_new_index(
+    environment: &Environment,
+    home: &Path,
+    given: Option<&Settings>,
+) -> Result<Opened> {
+    let opened = open_files(environment, home, given, Access::Write)?;
+    start(environment, opened, IndexUse::Renew)
 }
 
 /// The files of a store, and the settings that hold for it.
@@ -208,34 +218,28 @@ fn read_settings(
 
 /// From an open namespace to a running engine, part by part; `changed` settings are kept unless
 /// refused.
-fn start(
-    environment: &Environment,
-    files: &Arc<TieredFiles>,
-    settings: Settings,
-    placement: Arc<dyn Placement>,
-    changed: Option<String>,
-) -> Result<Opened> {
-    let access = Access::of(files);
-    open_files::bound(files, &settings)?;
-    small_devices::warn(files);
+fn start(environment: &Environment, opened: OpenedFiles, index: IndexUse) -> Result<Opened> {
+    let OpenedFiles { files, settings, placement, changed } = opened;
+    let access = Access::of(&files);
+    open_files::bound(&files, &settings)?;
+    small_devices::warn(&files);
     let cache = Arc::new(BlockCache::new(settings.division().cache_bytes));
     let jobs = Arc::new(Jobs::new(&environment.workers));
     let store = Arc::new(TableStore {
-        files: Arc::clone(files),
+        files: Arc::clone(&files),
         cache: Arc::clone(&cache),
         obsolete: ObsoleteFiles::default(),
         jobs: Arc::clone(&jobs),
     });
-    let mut region = open_region(environment, files, &settings)?;
+    let mut region = open_region(environment, &files, &settings, index)?;
     let mut restored = restored(&store, &settings, access)?;
-    let logs = numbers_of(files, |kind| kind == FileKind::Log);
+    let logs = numbers_of(&files, |kind| kind == FileKind::Log);
     let arenas = region.iter().flat_map(OpenedRegion::numbers);
     require_floor(&logs.iter().copied().chain(arenas).collect::<Vec<_>>(), restored.log_floor)?;
     if let Some(region) = &mut region {
         region.keep_from(restored.log_floor, access == Access::Write);
     }
     let totals_before = std::mem::take(&mut restored.totals);
-    let files = Arc::clone(files);
     let shared = Shared::new(settings, environment, files, placement, cache, jobs, totals_before);
     let shared = Arc::new(shared);
     let tree = region.as_mut().and_then(|region| region.tree.take());

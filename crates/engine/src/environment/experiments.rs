@@ -1,7 +1,7 @@
 //! What experiments vary. In the preset `hybrid`: rules that they leave out, to see what each is
 //! worth (decision 77), and parameters of PrismDB's evaluation. In all presets: the schedule of
 //! asynchronous requests, which I/O goes first, and zeros in logs. In `indexed`: the order of
-//! merges. No settings file reaches them.
+//! merges, and what chooses their tables (decision 102). No settings file reaches them.
 //!
 //! Without a rule its place does the simplest thing that is correct. So a store may be opened with
 //! other experiments than it was made with, and every record is found in any case.
@@ -142,6 +142,14 @@ pub struct Experiments {
     pub requests: Option<RequestSchedule>,
     /// Which sparse table is merged first with the preset `indexed`.
     pub merge_order: Option<MergeOrder>,
+    /// With `indexed`, walks over the leaves of the index find tables to merge (SLM-DB, section
+    /// 3.3).
+    pub leaf_scan: Option<bool>,
+    /// With `indexed`, scans find tables to merge (section 3.3).
+    pub scan_merges: Option<bool>,
+    /// With `indexed`, the table of a merge that overlaps most comes first (section 3.3). Without:
+    /// by `merge_order`.
+    pub by_overlap: Option<bool>,
 }
 
 impl Experiments {
@@ -162,6 +170,9 @@ impl Experiments {
         log_zeros: None,
         requests: None,
         merge_order: None,
+        leaf_scan: None,
+        scan_merges: None,
+        by_overlap: None,
     };
 
     /// The same without `rule`.

@@ -29,7 +29,8 @@ pub(crate) use figures::{Checked, Held, Holdings, LayoutActivity, LayoutMemory};
 use hybrid::records::flush::FlushesHeld;
 use hybrid::report::FastTierStats;
 use hybrid::{FastTier, Hybrid};
-use indexed::{Indexed, OneLevel};
+pub(crate) use indexed::Trail;
+use indexed::{Indexed, OneLevel, Order};
 use leveled::{LevelTargets, Leveled};
 use std::sync::Arc;
 use thermocline_device::TieredFiles;
@@ -180,7 +181,8 @@ impl OpenedLayout {
             }
             Self::Indexed(level) => {
                 let (locator, index) = (level.locator(), level.index.clone());
-                Layout::Indexed(Arc::new(Indexed { shared, versions, locator, index }))
+                let order = Order::default();
+                Layout::Indexed(Arc::new(Indexed { shared, versions, locator, index, order }))
             }
         }
     }
@@ -244,15 +246,13 @@ impl Layout {
         }
     }
 
-    /// Answers those of `wanted` that lie beside tables, in one batch.
+    /// Answers those of `wanted` that lie beside tables, or that an index of all tables knows, in
+    /// one batch.
     pub fn get_many(&self, wanted: &mut Wanted<'_>) -> Result<()> {
         match self {
             Self::Leveled(_) => Ok(()),
             Self::Hybrid(hybrid) => hybrid.get_many(wanted),
-            Self::Indexed(_) => {
-                wanted.single.append(&mut wanted.left);
-                Ok(())
-            }
+            Self::Indexed(indexed) => indexed.get_many(wanted),
         }
     }
 
@@ -296,6 +296,14 @@ impl Layout {
         match self {
             Self::Leveled(_) | Self::Indexed(_) => None,
             Self::Hybrid(hybrid) => Some(hybrid.source(moment, departures, keys)),
+        }
+    }
+
+    /// What hears of the records that a cursor comes to, where the layout learns from scans.
+    pub fn trail(&self) -> Option<Trail> {
+        match self {
+            Self::Leveled(_) | Self::Hybrid(_) => None,
+            Self::Indexed(indexed) => Trail::begin(indexed),
         }
     }
 

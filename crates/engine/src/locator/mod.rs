@@ -7,8 +7,8 @@
 //! To add one: a file or folder here; a variant, a constructor, and an arm in `candidates`,
 //! `find_newest`, `is_due` and `tend`. `layout/mod.rs` (`over`) chooses it. The layout's follower
 //! (`FastTier`, `LevelTargets`, `OneLevel`) makes it and tells it of edits of the table set;
-//! `hybrid/plan.rs` begins its jobs, the lane of the index those of the index. Scans do not ask it:
-//! they read whole levels.
+//! `hybrid/plan.rs` begins its jobs, the lane of the index those of the index. Scans walk the index
+//! ([`Locator::walk`]), or read whole levels.
 
 pub(crate) mod copies;
 pub(crate) mod index;
@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::table_set::levels::{Levels, Located, settles};
 use crate::table_set::table::Table;
 use copies::{IndexCopies, Tended};
-use index::TableIndex;
+use index::{KeyBounds, TableIndex, Walk};
 use std::sync::Arc;
 use thermocline_foundation::Sequence;
 use thermocline_table::Trailer;
@@ -90,6 +90,21 @@ impl Locator {
                 Ok(search(levels, key, than, snapshot)?.map(|found| found.trailer))
             }
             Self::Index(index) => index.newer_trailer(levels, key, than, snapshot),
+        }
+    }
+
+    /// A scan of `snapshot` by an index, of `keys` at first; `levels` are of a version that was
+    /// taken before. None where whole levels are to be read.
+    pub fn walk(
+        &self,
+        levels: &Arc<Levels>,
+        bounds: &KeyBounds,
+        snapshot: Sequence,
+        keys: usize,
+    ) -> Option<Walk> {
+        match self {
+            Self::PerLevel | Self::OnTier0(_) => None,
+            Self::Index(index) => index.walk(levels, bounds, snapshot, keys),
         }
     }
 

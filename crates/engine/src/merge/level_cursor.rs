@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::table_set::levels::Levels;
 use crate::table_set::table::Table;
 use std::sync::Arc;
-use thermocline_foundation::{Planted, Sequence, planted};
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_table::{AwaitedRead, ReadAhead, TableIterator, Trailer};
 
 /// The disjoint tables that a cursor walks, in key order.
@@ -44,6 +44,10 @@ impl LevelCursor {
     pub(super) fn current(&self) -> Option<(&[u8], Trailer)> {
         let open = self.open.as_ref().filter(|open| open.valid())?;
         Some((open.key(), self.tables.slice()[self.index].trailer(open.trailer())))
+    }
+
+    pub(super) fn table(&self) -> Option<FileNumber> {
+        self.open.as_ref().map(|_| self.tables.slice()[self.index].meta.number)
     }
 
     fn enter(&mut self, index: usize) -> Result<()> {

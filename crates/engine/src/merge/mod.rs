@@ -28,6 +28,7 @@ pub(crate) use source::{RecordSource, Source};
 use std::cmp::Ordering;
 pub(crate) use target::Target;
 use thermocline_device::read_batch;
+use thermocline_foundation::FileNumber;
 use thermocline_table::{Trailer, compare};
 
 /// See the module's header.
@@ -59,6 +60,11 @@ impl Merge {
     /// The value at the current position, shared with where it lies; empty for a delete.
     pub fn value(&self) -> Bytes {
         self.heap.first().map_or_else(Bytes::new, |top| self.sources[*top].value())
+    }
+
+    /// The table that has the current entry; none where none has it.
+    pub fn table(&self) -> Option<FileNumber> {
+        self.sources[*self.heap.first()?].table()
     }
 
     /// Why there is no value at the current position: the record's slot is damaged.

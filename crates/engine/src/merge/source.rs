@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::generations::memtable::MemtableCursor;
 use bytes::Bytes;
 use std::fmt::Debug;
+use thermocline_foundation::FileNumber;
 use thermocline_table::{AwaitedRead, TableIterator, Trailer};
 
 /// Records that a layout keeps beside memtables and tables, in the order of a merge.
@@ -18,6 +19,11 @@ pub(crate) trait RecordSource: Send + Debug {
 
     /// Its value, to be looked at and not kept.
     fn value_slice(&self) -> &[u8];
+
+    /// The table that has it.
+    fn table(&self) -> Option<FileNumber> {
+        None
+    }
 
     /// Why the entry at hand has no value: its bytes are damaged. The source goes on behind it.
     fn damage(&self) -> Option<&Error> {
@@ -114,6 +120,14 @@ impl Source {
             }
         }
         Ok(())
+    }
+
+    pub(super) fn table(&self) -> Option<FileNumber> {
+        match self {
+            Self::Memtable(_) => None,
+            Self::Records(records) => records.table(),
+            Self::Level(cursor) => cursor.table(),
+        }
     }
 
     pub(super) fn damage(&self) -> Option<&Error> {

@@ -7,6 +7,7 @@
 //! stands, with the tables of now.
 
 use crate::error::Result;
+use crate::layout::Trail;
 use crate::merge::{Merge, Target};
 use crate::read::Reader;
 use crate::read::overlay::{Overlay, OwnView};
@@ -25,6 +26,8 @@ pub struct Cursor {
     merge: Merge,
     /// How the merge is made anew, where records can leave a source of it.
     renewal: Option<Box<Renewal>>,
+    /// What hears of the records that it comes to.
+    trail: Option<Box<Trail>>,
     /// Keeps the moment alive.
     snapshot: Snapshot,
     _held: Held,
@@ -48,7 +51,14 @@ impl Cursor {
     pub(crate) fn new(merge: Merge, snapshot: Snapshot, renewal: Option<Box<Renewal>>) -> Self {
         let (key, value) = (Vec::new(), Bytes::new());
         let held = Held::new(snapshot.holders(), Holder::Cursor);
-        Self { merge, renewal, snapshot, _held: held, key, value, valid: false, damaged: None }
+        let (trail, valid, damaged) = (None, false, None);
+        Self { merge, renewal, trail, snapshot, _held: held, key, value, valid, damaged }
+    }
+
+    /// The same, with what hears of its records.
+    pub(crate) fn with_trail(mut self, trail: Option<Trail>) -> Self {
+        self.trail = trail.map(Box::new);
+        self
     }
 
     /// The cursor stands on a record.
@@ -136,6 +146,7 @@ impl Cursor {
 
     fn place(&mut self, to: Target<'_>) -> Result<()> {
         self.snapshot.require_owner()?;
+        self.trail.iter_mut().for_each(|trail| trail.turn());
         loop {
             self.valid = false;
             self.guarded(|cursor| {
@@ -208,6 +219,7 @@ impl Cursor {
                     }
                     self.value = self.merge.value();
                     self.valid = true;
+                    self.trail.iter_mut().for_each(|trail| trail.pass(self.merge.table()));
                     return self.merge.step();
                 }
                 pass = true;
@@ -241,7 +253,7 @@ impl Cursor {
                 candidate = match trailer.kind() {
                     RecordKind::Put => match self.merge.damage() {
                         Some(error) => Some(Err(error.clone())),
-                        None => Some(Ok(self.merge.value())),
+                        None => Some(Ok((self.merge.value(), self.merge.table()))),
                     },
                     RecordKind::Delete => None,
                 };
@@ -250,9 +262,10 @@ impl Cursor {
         }
         match candidate {
             None => {}
-            Some(Ok(value)) => {
+            Some(Ok((value, table))) => {
                 self.value = value;
                 self.valid = true;
+                self.trail.iter_mut().for_each(|trail| trail.pass(table));
             }
             Some(Err(error)) => {
                 self.damaged = Some(self.key.clone());
@@ -270,6 +283,7 @@ impl Drop for Cursor {
         if self.snapshot.require_owner().is_err() {
             std::mem::forget(std::mem::replace(&mut self.merge, Merge::unpositioned(Vec::new())));
             std::mem::forget(self.renewal.take());
+            std::mem::forget(self.trail.take());
         }
     }
 }

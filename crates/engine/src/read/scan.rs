@@ -5,6 +5,7 @@ use super::cursor::{Cursor, Renewal};
 use super::range::ScanRange;
 use crate::generations::memtable::MemtableCursor;
 use crate::limits::LEVELS;
+use crate::locator::index::{KeyBounds, Walk};
 use crate::merge::{LevelCursor, Merge, Source, Tables};
 use crate::table_set::levels::{Levels, may_overlap};
 use crate::versions::snapshots::Snapshot;
@@ -38,7 +39,7 @@ impl Reader {
             let (reader, range) = (Arc::clone(self), range.clone());
             Box::new(Renewal { reader, range, expected_bytes })
         });
-        Cursor::new(Merge::new(sources), snapshot, renewal)
+        Cursor::new(Merge::new(sources), snapshot, renewal).with_trail(self.layout.trail())
     }
 
     /// Everything that has records of `range` for `snapshot`.
@@ -77,7 +78,13 @@ impl Reader {
             Bound::Included(key) | Bound::Excluded(key) => Some(key.clone()),
             Bound::Unbounded => None,
         };
-        let (from, to) = (bound(&range.from), bound(&range.to));
+        let bounds = (bound(&range.from), bound(&range.to));
+        let is_walked = than == Sequence::ZERO
+            && self.walk(&state.levels, &bounds, snapshot, expected_bytes, &mut sources);
+        if is_walked {
+            return sources;
+        }
+        let (from, to) = bounds;
         let window_bytes_max =
             scan_window_bytes(self.shared.settings.memory.0, state.levels.level(0).len());
         for level in 0..LEVELS {
@@ -113,6 +120,28 @@ impl Reader {
             }
         }
         sources
+    }
+
+    /// Adds what a scan by an index reads, if there is one that serves this moment.
+    fn walk(
+        &self,
+        levels: &Arc<Levels>,
+        bounds: &KeyBounds,
+        snapshot: Sequence,
+        expected_bytes: u32,
+        sources: &mut Vec<Source>,
+    ) -> bool {
+        let keys = u64::from(expected_bytes) / RECORD_BYTES_GUESS;
+        let walk = self.layout.locator().walk(levels, bounds, snapshot, keys as usize);
+        let Some(Walk { source, waiting }) = walk else { return false };
+        sources.push(Source::Records(Box::new(source)));
+        let window_bytes_max = scan_window_bytes(self.shared.settings.memory.0, waiting.len());
+        let read_ahead = ReadAhead::Adaptive { first_bytes: expected_bytes, window_bytes_max };
+        sources.extend(waiting.into_iter().map(|table| {
+            let tables = Tables::Listed(vec![table]);
+            Source::Level(Box::new(LevelCursor::new(tables, read_ahead)))
+        }));
+        true
     }
 }
 

@@ -14,12 +14,14 @@
 //!    the two is said where the key is known.
 //!
 //! The parts: `slots` (the fast tier of hybrid), `tables`, `logs`, each with what it finds and what
-//! it does; this file is their order. Decision page: `docs/decisions/0096-repair.md`.
+//! it does; this file is their order. `region` is apart: it makes the index in persistent memory
+//! anew. Decision page: `docs/decisions/0096-repair.md`.
 //!
 //! Threads: the caller's alone. No engine runs: the files are opened and nothing above them.
 
 mod logs;
 pub(crate) mod plan;
+pub(crate) mod region;
 mod slots;
 mod tables;
 
@@ -195,14 +197,26 @@ impl Subject {
         given: Option<&Settings>,
         access: Access,
     ) -> Result<Option<Self>> {
-        let OpenedFiles { files, settings, .. } = open_files(environment, home, given, access)?;
-        if files.region().is_some() {
+        let opened = Self::open_any(environment, home, given, access)?;
+        if opened.as_ref().is_some_and(|subject| subject.files.region().is_some()) {
             return Err(Error::invalid(format!(
-                "{} has a region of persistent memory, and those are not repaired; restore the \
+                "{} has a region of persistent memory, and the files of such a database are not \
+                 repaired; `repair --rebuild-index` makes the index anew, for all else restore the \
                  database from a checkpoint",
                 home.display()
             )));
         }
+        Ok(opened)
+    }
+
+    /// The same, whether it has a region of persistent memory or not.
+    fn open_any(
+        environment: &Environment,
+        home: &Path,
+        given: Option<&Settings>,
+        access: Access,
+    ) -> Result<Option<Self>> {
+        let OpenedFiles { files, settings, .. } = open_files(environment, home, given, access)?;
         let store = Arc::new(TableStore {
             files: Arc::clone(&files),
             cache: Arc::new(BlockCache::new(CACHE_BYTES)),

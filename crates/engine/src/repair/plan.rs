@@ -100,3 +100,20 @@ pub enum Lost {
     /// Records of this slab may be older than they were: a write was lost, and nothing tells which.
     MayBeOlder,
 }
+
+/// What making the index in persistent memory anew does, or has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct IndexRebuild {
+    /// The file of the region that the database has.
+    pub region: PathBuf,
+    /// Why that cannot be used; none where its memtables are intact, and only its index is made
+    /// anew.
+    pub damage: Option<String>,
+    /// Writes after this sequence that were in persistent memory alone are lost; none where nothing
+    /// is.
+    pub lost_after: Option<u64>,
+    /// Tables that go into the new index.
+    pub tables: u64,
+    /// The region that is made in its place; none where it stays.
+    pub replaced_by: Option<PathBuf>,
+}

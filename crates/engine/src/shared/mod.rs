@@ -54,6 +54,8 @@ pub(crate) struct Shared {
     pub totals_before: Totals,
     /// Levels or their targets changed since the last look for tables on the wrong tier.
     pub placement_changed: AtomicBool,
+    /// The index in persistent memory has room for deletes alone.
+    pub index_is_full: AtomicBool,
     changing: Mutex<()>,
     /// Signalled, with `changing`, when a version was replaced, a log is ready or the latch was
     /// set.
@@ -61,6 +63,19 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Refuses what is no delete where the index in persistent memory is full.
+    pub fn require_index_room(&self) -> Result<()> {
+        if !self.index_is_full.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::OutOfSpace,
+            "persistent memory has no room for more entries of the index; deletes are taken and \
+             make room, or make the index anew in a larger region (repair --rebuild-index --region \
+             PATH:SIZE)",
+        ))
+    }
+
     /// Nothing has happened yet; `totals_before` is what was counted before this opening.
     pub fn new(
         settings: Settings,
@@ -100,6 +115,7 @@ impl Shared {
             tier_meter,
             totals_before,
             placement_changed: AtomicBool::new(true),
+            index_is_full: AtomicBool::new(false),
             changing: Mutex::new(()),
             changed: Condvar::new(),
         }

@@ -6,6 +6,8 @@ mod crashes;
 mod hooked;
 mod indexed;
 mod life;
+mod order;
+mod rebuild;
 mod refusals;
 mod regions;
 mod support;

@@ -1,16 +1,63 @@
-//! Entries in the order of the keys, a leaf at a time.
+//! Entries in the order of the keys, either way, a leaf at a time.
 //!
-//! 1. A cursor holds no pin between two calls: it copies the entries of a leaf, and the key at
-//!    which the next one begins. So it keeps nothing from being reused, however long it is held.
+//! 1. A walk holds no pin between two calls: it copies the entries of a leaf, and the key at which
+//!    the leaf begins or ends. So it keeps nothing from being reused, however long it is held.
 //! 2. It sees every entry that was there all the time, once, in order. What is entered or removed
 //!    meanwhile it may see or not.
 //!
-//! Threads: one at a time.
+//! Threads: any; a cursor is one thread's at a time.
 
 use super::Tree;
+use super::search::Goal;
 use crate::object::Entry;
 use std::collections::VecDeque;
 use thermocline_device::Result;
+
+/// Entries of a leaf in the order of a walk, and the key with which it goes on; none at the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeafEntries {
+    /// Keys and entries.
+    pub entries: Vec<(Vec<u8>, Entry)>,
+    /// For the next call.
+    pub rest: Option<Vec<u8>>,
+}
+
+impl Tree {
+    /// The entries from `from` on in the leaf of that key, ascending.
+    pub fn ascend(&self, from: &[u8]) -> Result<LeafEntries> {
+        let _pin = self.readers.pin();
+        let Some(position) = self.position(Goal::At(from))? else {
+            return Ok(LeafEntries::default());
+        };
+        let mut entries = Vec::with_capacity(position.leaf.len() - position.index);
+        for slot in position.leaf.slots().skip(position.index) {
+            let object = self.object(slot.offset)?;
+            entries.push((object.key, object.entry));
+        }
+        Ok(LeafEntries { entries, rest: self.end_of(&position.leaf)? })
+    }
+
+    /// The entries before `until`, or up to the last one where there is none, in the leaf where
+    /// that key ends, descending.
+    pub fn descend(&self, until: Option<&[u8]>) -> Result<LeafEntries> {
+        let _pin = self.readers.pin();
+        let Some(position) = self.position(until.map_or(Goal::End, Goal::Before))? else {
+            return Ok(LeafEntries::default());
+        };
+        let mut entries = Vec::with_capacity(position.index);
+        for index in (0..position.index).rev() {
+            let object = self.object(position.leaf.slot(index).offset)?;
+            entries.push((object.key, object.entry));
+        }
+        let low = self.low_key(position.leaf.low)?;
+        Ok(LeafEntries { entries, rest: Some(low).filter(|low| !low.is_empty()) })
+    }
+
+    /// The entries from `key` on.
+    pub fn cursor(&self, key: &[u8]) -> Cursor<'_> {
+        Cursor { tree: self, from: Some(key.to_vec()), entries: VecDeque::new() }
+    }
+}
 
 /// A walk over the index.
 #[derive(Debug)]
@@ -21,28 +68,13 @@ pub struct Cursor<'a> {
     entries: VecDeque<(Vec<u8>, Entry)>,
 }
 
-impl Tree {
-    /// The entries from `key` on.
-    pub fn cursor(&self, key: &[u8]) -> Cursor<'_> {
-        Cursor { tree: self, from: Some(key.to_vec()), entries: VecDeque::new() }
-    }
-}
-
 impl Cursor<'_> {
     fn fill(&mut self) -> Result<()> {
-        let tree = self.tree;
         while self.entries.is_empty()
             && let Some(from) = self.from.take()
         {
-            let _pin = tree.readers.pin();
-            let Some(position) = tree.position(&from)? else {
-                return Ok(());
-            };
-            for slot in position.leaf.slots().skip(position.index) {
-                let object = tree.object(slot.offset)?;
-                self.entries.push_back((object.key, object.entry));
-            }
-            self.from = tree.end_of(&position.leaf)?;
+            let found = self.tree.ascend(&from)?;
+            (self.entries, self.from) = (found.entries.into(), found.rest);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! ```text
 //!   plan.rs     a run in the making: splits, joins, counts, sums, as copies in DRAM
 //!   search.rs   readers: versions, right neighbours, dead nodes
-//!   cursor.rs   entries in the order of the keys
+//!   cursor.rs   entries in the order of the keys, either way
 //!   check.rs    all of the tree: at opening, and when it is asked for
 //!   root.rs     the root line
 //! ```
@@ -29,7 +29,7 @@ mod plan;
 pub(crate) mod root;
 mod search;
 
-pub use cursor::Cursor;
+pub use cursor::{Cursor, LeafEntries};
 
 use crate::allocation::{Allocation, Unit};
 use crate::layout::{LINE_BYTES, ROOT_AT};
@@ -88,6 +88,8 @@ pub struct TreeCounts {
     pub objects: u64,
     /// Bytes of nodes, objects and lines of the register.
     pub bytes: u64,
+    /// Bytes that are free in chunks of the index.
+    pub free_bytes: u64,
     /// Tables in the register.
     pub tables: u64,
 }
@@ -119,6 +121,17 @@ impl Tree {
         };
         let root = AtomicU64::new(writer.root.node);
         Ok(Self { region, root, readers: Readers::default(), writer: Mutex::new(writer) })
+    }
+
+    /// An index without entries in place of the one that the region has, which is not read. Where
+    /// this is cut off the index is damaged, and it is done again.
+    pub fn renew(opened: &OpenedRegion) -> Result<Self> {
+        let region = Arc::clone(&opened.region);
+        let medium = region.medium();
+        medium.write(ROOT_AT, &Root::EMPTY.encode(region.owner()));
+        medium.fence();
+        opened.extents.iter().for_each(|extent| region.chunks().free(*extent));
+        Self::open(&OpenedRegion { region, arenas: Vec::new(), extents: Vec::new() })
     }
 
     /// The region that it is in.
@@ -209,7 +222,8 @@ impl Tree {
     pub fn counts(&self) -> TreeCounts {
         let writer = self.writer.lock();
         let Root { nodes, objects, tables, .. } = writer.root;
-        TreeCounts { nodes, objects, tables, bytes: writer.allocation.used().1 }
+        let (bytes, free_bytes) = (writer.allocation.used().1, writer.allocation.free_bytes());
+        TreeCounts { nodes, objects, tables, bytes, free_bytes }
     }
 
     /// Checks all of the index, as an opening does; writers wait.

@@ -35,11 +35,33 @@ pub struct Position {
     pub is_equal: bool,
 }
 
+/// What a descent looks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Goal<'a> {
+    /// The leaf of this key.
+    At(&'a [u8]),
+    /// The leaf that keys just before this one are in. The key is not empty.
+    Before(&'a [u8]),
+    /// The last leaf.
+    End,
+}
+
+impl Goal<'_> {
+    /// Goes on to a node that begins with the key of which `low` says how it compares.
+    fn passes(self, low: impl FnOnce(&[u8]) -> Result<Ordering>) -> Result<bool> {
+        Ok(match self {
+            Self::At(key) => low(key)? != Ordering::Greater,
+            Self::Before(key) => low(key)? == Ordering::Less,
+            Self::End => true,
+        })
+    }
+}
+
 impl Tree {
     /// Where the newest record of `key` is, as far as tables were entered.
     pub fn get(&self, key: &[u8]) -> Result<Option<Entry>> {
         let _pin = self.readers.pin();
-        match self.position(key)? {
+        match self.position(Goal::At(key))? {
             Some(Position { leaf, index, is_equal: true }) => {
                 Ok(Some(self.object(leaf.slot(index).offset)?.entry))
             }
@@ -52,14 +74,14 @@ impl Tree {
         object::read(self.region.medium(), self.region.owner(), at)
     }
 
-    /// The leaf of `key`; none if there is no node. The caller holds a pin.
-    pub(super) fn position(&self, key: &[u8]) -> Result<Option<Position>> {
+    /// The leaf of `goal`; none if there is no node. The caller holds a pin.
+    pub(super) fn position(&self, goal: Goal<'_>) -> Result<Option<Position>> {
         loop {
             let root = self.root.load(atomic::Ordering::Acquire);
             if root == 0 {
                 return Ok(None);
             }
-            if let Some(found) = self.descend(root, key)? {
+            if let Some(found) = self.down(root, goal)? {
                 return Ok(Some(found));
             }
             pause();
@@ -67,7 +89,7 @@ impl Tree {
     }
 
     /// Down from `at`; none where a node was dead.
-    fn descend(&self, mut at: u64, key: &[u8]) -> Result<Option<Position>> {
+    fn down(&self, mut at: u64, goal: Goal<'_>) -> Result<Option<Position>> {
         // The neighbour with which the present node's range is known to end.
         let mut known_next = None;
         for _ in 0..STEPS_MAX {
@@ -78,30 +100,38 @@ impl Tree {
             let is_unknown = known_next != Some(node.next) && node.next != 0;
             if is_unknown
                 && !planted(Planted::ReaderIgnoresSplit)
-                && self.compare_low(node.next, key)? != Ordering::Greater
+                && goal.passes(|key| self.compare_low(node.next, key))?
             {
                 at = node.next;
                 known_next = None;
                 continue;
             }
-            let (index, is_equal) = node.search(key_bytes(key, node.prefix), |offset| {
-                if node.level == 0 {
-                    Ok(self.object(offset)?.key.as_slice().cmp(key))
-                } else {
-                    self.compare_low(offset, key)
-                }
-            })?;
+            let (index, is_equal) = self.search(&node, goal)?;
             if node.level == 0 {
                 return Ok(Some(Position { leaf: node, index, is_equal }));
             }
             if node.len() == 0 {
                 return Err(damaged(at, "a node of the index has no children"));
             }
-            let child = if is_equal { index } else { index.saturating_sub(1) };
+            let is_own = is_equal && matches!(goal, Goal::At(_));
+            let child = if is_own { index } else { index.saturating_sub(1) };
             known_next = (child + 1 < node.len()).then(|| node.slot(child + 1).offset);
             at = node.slot(child).offset;
         }
         Err(damaged(at, "the nodes of the index form a circle"))
+    }
+
+    /// The first index of `node` that is not before the goal's key, and whether it is of that key.
+    /// The key lies in the node's range, or is its end, which has the common prefix, too.
+    fn search(&self, node: &Node, goal: Goal<'_>) -> Result<(usize, bool)> {
+        let (Goal::At(key) | Goal::Before(key)) = goal else { return Ok((node.len(), false)) };
+        node.search(key_bytes(key, node.prefix), |offset| {
+            if node.level == 0 {
+                Ok(self.object(offset)?.key.as_slice().cmp(key))
+            } else {
+                self.compare_low(offset, key)
+            }
+        })
     }
 
     /// One state of the node at `at`.
@@ -128,7 +158,7 @@ impl Tree {
         self.low_key(medium.load(at + LOW_AT)).map(|low| low.as_slice().cmp(key))
     }
 
-    fn low_key(&self, low: u64) -> Result<Vec<u8>> {
+    pub(super) fn low_key(&self, low: u64) -> Result<Vec<u8>> {
         if low == 0 { Ok(Vec::new()) } else { self.object(low).map(|object| object.key) }
     }
 

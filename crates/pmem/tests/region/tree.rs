@@ -57,12 +57,49 @@ impl Model {
         if known.any(|(key, entry)| tree.get(key).ok().flatten() != Some(*entry)) {
             return Some("a look-up misses an entry".to_owned());
         }
+        if let Some(fault) = self.fault_backwards(tree) {
+            return Some(fault);
+        }
         for line in tree.tables() {
             if self.live(line.number) != line.live {
                 return Some(format!("{line:?}, but {} are live", self.live(line.number)));
             }
         }
         tree.check().err().map(|error| error.to_string())
+    }
+}
+
+impl Model {
+    fn fault_backwards(&self, tree: &Tree) -> Option<String> {
+        let found = backwards(tree);
+        if !found.iter().eq(self.map.iter().rev().map(|(key, _)| key)) {
+            return Some(format!("{} keys backwards, not those {}", found.len(), self.map.len()));
+        }
+        let mut before = None;
+        for key in self.map.keys() {
+            // Leaves may be empty in front of it.
+            let mut found = tree.descend(Some(key)).ok()?;
+            while found.entries.is_empty()
+                && let Some(rest) = found.rest.take()
+            {
+                found = tree.descend(Some(&rest)).ok()?;
+            }
+            if found.entries.first().map(|(key, _)| key) != before {
+                return Some(format!("{found:?} come before {key:?}"));
+            }
+            before = Some(key);
+        }
+        None
+    }
+}
+
+/// All keys, the last one first.
+pub fn backwards(tree: &Tree) -> Vec<Vec<u8>> {
+    let (mut keys, mut found) = (Vec::new(), tree.descend(None).unwrap());
+    loop {
+        keys.extend(found.entries.into_iter().map(|(key, _)| key));
+        let Some(rest) = found.rest else { return keys };
+        found = tree.descend(Some(&rest)).unwrap();
     }
 }
 
@@ -318,4 +355,29 @@ fn planted_bugs_of_the_index_are_found() {
         let (found, hits) = with(bug, || (find(), hits()));
         assert!(found.is_some(), "{bug:?} is not found; its line was passed {hits} times");
     }
+}
+
+#[test]
+fn a_damaged_index_is_renewed_and_its_room_is_free_again() {
+    let opened = create(geometry(60));
+    let free = opened.region.chunks().free_chunks();
+    let tree = tree_of(&opened).unwrap();
+    let mut random = Random::new(9);
+    let entered = records(&mut random, 500, 300, 3);
+    tree.enter((FileNumber(3), 300), &entered, true).unwrap();
+    assert!(tree.region().chunks().free_chunks() < free);
+    let medium = tree.region().medium();
+    let root = crate::layout::ROOT_AT;
+    medium.store(root + 8, medium.load(root + 8) ^ 64);
+    let image = medium.snapshot();
+    assert_eq!(tree_of(&open(&image).unwrap()).unwrap_err().kind(), ErrorKind::Corrupt);
+    let renewed = Tree::renew(&open(&image).unwrap()).unwrap();
+    assert_eq!((renewed.cursor(b"").count(), renewed.tables()), (0, Vec::new()));
+    assert_eq!(renewed.region().chunks().free_chunks(), free);
+    renewed.enter((FileNumber(3), 300), &entered, true).unwrap();
+    let mut model = Model::default();
+    model.enter(&entered);
+    assert_eq!(model.fault(&renewed), None);
+    let again = tree_of(&open(&renewed.region().medium().snapshot()).unwrap()).unwrap();
+    assert_eq!(model.fault(&again), None);
 }

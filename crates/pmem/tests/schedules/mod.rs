@@ -64,6 +64,26 @@ fn side_by_side(write: impl FnOnce(&Tree) + Send + 'static, read: impl Fn(&Tree)
     tree.check().unwrap();
 }
 
+/// The keys before `until`, in ascending order.
+fn backwards(tree: &Tree, until: &[u8]) -> Vec<Vec<u8>> {
+    let (mut keys, mut rest) = (Vec::new(), Some(until.to_vec()));
+    while let Some(until) = rest {
+        let found = tree.descend(Some(&until)).unwrap();
+        keys.extend(found.entries.into_iter().map(|(key, _)| key));
+        rest = found.rest;
+    }
+    keys.reverse();
+    keys
+}
+
+/// A walk had these, in order.
+fn requires(keys: &[Vec<u8>], numbers: &[u64]) {
+    assert!(keys.is_sorted_by(|a, b| a < b));
+    for number in numbers {
+        assert!(keys.contains(&key(*number)), "{number} is missed");
+    }
+}
+
 /// A leaf is split while it is read: what was there all the time is found.
 fn splits_hide_no_key() {
     let write = |tree: &Tree| tree.enter((FileNumber(6), 20), &between(20..40), true).unwrap();
@@ -71,6 +91,7 @@ fn splits_hide_no_key() {
         for number in [39, 27, 20] {
             assert!(tree.get(&key(number)).unwrap().is_some(), "{number} is missed");
         }
+        requires(&backwards(tree, &key(40)), &[0, 19, 20, 27, 39]);
     });
 }
 
@@ -84,10 +105,8 @@ fn reuse_disturbs_no_reader() {
     side_by_side(write, |tree| {
         assert!(tree.get(&key(38)).unwrap().is_some());
         let keys: Vec<_> = tree.cursor(&key(2)).map(|found| found.unwrap().0).collect();
-        assert!(keys.is_sorted_by(|a, b| a < b));
-        for number in [2, 3, 36, 37, 38, 39] {
-            assert!(keys.contains(&key(number)), "{number} is missed");
-        }
+        requires(&keys, &[2, 3, 36, 37, 38, 39]);
+        requires(&backwards(tree, &key(39)), &[0, 2, 3, 36, 37, 38]);
     });
 }
 

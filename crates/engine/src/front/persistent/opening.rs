@@ -43,12 +43,22 @@ pub(super) fn named(path: &Path, error: DeviceError) -> Error {
     Error::new(error.kind(), format!("persistent memory at {}: {error}", path.display()))
 }
 
+/// What an opening does with the index of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IndexUse {
+    /// It is read, and must be intact.
+    Keep,
+    /// It is made anew, from the tables.
+    Renew,
+}
+
 /// Opens the region of the database, or makes the one that `settings` name; none where there is
 /// none.
 pub(crate) fn open(
     environment: &Environment,
     files: &TieredFiles,
     settings: &Settings,
+    index: IndexUse,
 ) -> Result<Option<OpenedRegion>> {
     let wanted = settings.persistent_memory.as_ref();
     if settings.preset() == Preset::Hybrid && files.region().is_some() {
@@ -59,7 +69,7 @@ pub(crate) fn open(
         )));
     }
     match (files.region(), wanted) {
-        (Some(record), _) => open_known(environment, files, record, settings).map(Some),
+        (Some(record), _) => open_known(environment, files, record, (settings, index)).map(Some),
         (None, Some(wanted)) if !files.is_read_only() => {
             create(environment, files, wanted, settings.preset()).map(Some)
         }
@@ -169,7 +179,7 @@ fn open_known(
     environment: &Environment,
     files: &TieredFiles,
     mut record: RegionRecord,
-    settings: &Settings,
+    (settings, index): (&Settings, IndexUse),
 ) -> Result<OpenedRegion> {
     if let Some(wanted) = &settings.persistent_memory {
         let bytes = Geometry::of(wanted.size.0).bytes;
@@ -198,7 +208,12 @@ fn open_known(
     } else {
         let generation = record.generation + 1;
         let opened = Region::open(medium, &expected, &now, generation).map_err(named)?;
-        tree = tree_of(&opened, settings.preset(), &path)?;
+        tree = match index {
+            IndexUse::Renew if settings.preset() == Preset::Indexed => {
+                Some(Tree::renew(&opened).map_err(named)?)
+            }
+            _ => tree_of(&opened, settings.preset(), &path)?,
+        };
         warn_of_loss(&record.driver, &path);
         files.set_region(RegionRecord { generation, is_clean: false, ..record })?;
         opened
@@ -206,10 +221,28 @@ fn open_known(
     Ok(OpenedRegion { region: opened.region, path, arenas: opened.arenas, tree })
 }
 
+/// Whether the memtables of the region that `files` have can be read; the index is not looked at.
+pub(crate) fn look(
+    environment: &Environment,
+    record: &RegionRecord,
+    files: &TieredFiles,
+) -> Result<()> {
+    let named = |error: DeviceError| named(&record.path, error);
+    let opened = environment.regions.open(&record.path, parse_driver(&record.driver)?);
+    let (medium, now) = opened.map_err(|error| match error.kind() {
+        DeviceErrorKind::NotFound => missing(&record.path),
+        _ => named(error),
+    })?;
+    let (database, instance) = (files.database(), files.instance());
+    let expected = Expected { database, instance, generation: record.generation };
+    let opened = Region::look(medium, &expected, &now).map_err(named)?;
+    thermocline_pmem::replay(&opened.arenas).map(|_| ()).map_err(named)
+}
+
 fn missing(path: &Path) -> Error {
     let text = format!(
         "persistent memory at {}: missing, there is no such file; mount it, name the path where it \
-         is now (persistent_memory.path), or restore a checkpoint",
+         is now (persistent_memory.path), or see what `repair --rebuild-index` can do",
         path.display()
     );
     Error::new(ErrorKind::Tier, text)

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   memtable -> tables of level 0 (cut at `table_size`) -> entered into the index (locator/index)
-//!   sparse tables -> merge -> tables of level 0 -> entered -> the merged ones go
+//!   sparse or scattered tables -> merge -> tables of level 0 -> entered -> the merged ones go
 //! ```
 //! 1. A merge has two edits. The first adds its tables; the second, once they are entered, removes
 //!    what was merged. A crash between the two leaves both, which hold the same records.
@@ -11,17 +11,20 @@
 //!
 //! ```text
 //!   follower.rs   hears of edits; sizes that follow from them
+//!   order.rs      finds tables that hold neighbouring keys apart
 //!   plan.rs       what is merged next, and which tables leave
 //!   merge.rs      a merge
 //! ```
 
 mod follower;
 mod merge;
+mod order;
 mod plan;
 
 use crate::error::Result;
 use crate::generations::Frozen;
 use crate::jobs::Job;
+use crate::layout::Wanted;
 use crate::layout::leveled::Flush;
 use crate::locator::Locator;
 use crate::locator::index::TableIndex;
@@ -29,6 +32,7 @@ use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
 use crate::versions::Versions;
 pub(crate) use follower::OneLevel;
+pub(crate) use order::{Order, Trail};
 use std::sync::Arc;
 use thermocline_device::FileKind;
 
@@ -40,6 +44,7 @@ pub(crate) struct Indexed {
     pub locator: Locator,
     /// None where the store is opened for reading only.
     pub index: Option<Arc<TableIndex>>,
+    pub order: Order,
 }
 
 impl Indexed {
@@ -47,6 +52,18 @@ impl Indexed {
     pub fn flush_job(self: &Arc<Self>, frozen: Arc<Frozen>) -> Box<dyn Job> {
         let table_bytes = self.shared.settings.table_size.0;
         Box::new(Flush::new(&self.shared, &self.versions, frozen, table_bytes))
+    }
+
+    /// Answers what the index knows; where there is none, tables are searched.
+    pub fn get_many(&self, wanted: &mut Wanted<'_>) -> Result<()> {
+        let Some(index) = &self.index else { return Ok(()) };
+        let left = std::mem::take(&mut wanted.left);
+        let many = index.find_many(wanted.keys, &left, wanted.moment)?;
+        for (at, trailer, value) in many.found {
+            wanted.answer(at, Some((trailer, value)));
+        }
+        wanted.single.extend(many.unknown);
+        Ok(())
     }
 
     /// Commits the edit of an opening, with which tables that another preset had in deeper levels

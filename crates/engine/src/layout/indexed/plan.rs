@@ -2,7 +2,8 @@
 
 use super::Indexed;
 use super::merge::{Inputs, MergeIndexed};
-use crate::compaction::selective::{Counted, Counts, groups};
+use super::order::LeafScan;
+use crate::compaction::selective::{Counted, Counts, SCATTERED_MAX, groups};
 use crate::environment::experiments::MergeOrder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::jobs::{Job, Progress, Step};
@@ -42,12 +43,15 @@ impl Indexed {
         };
         let is_waiting = |table: &&Arc<Table>| !lines.contains_key(&table.meta.number);
         let all = || version.levels.tables().map(|(_, table)| table);
+        let experiments = &self.shared.experiments;
         Counts {
             tables: all().filter_map(count).collect(),
             waiting: all().filter(is_waiting).cloned().collect(),
             newest: all().map(|table| table.meta.largest_sequence).max().unwrap_or_default(),
             oldest_read,
-            order: self.shared.experiments.merge_order.unwrap_or(MergeOrder::Sparsest),
+            scattered: self.order.scattered(|number| version.levels.find(0, number).is_some()),
+            order: experiments.merge_order.unwrap_or(MergeOrder::Sparsest),
+            by_overlap: experiments.by_overlap.unwrap_or(true),
         }
     }
 
@@ -55,6 +59,9 @@ impl Indexed {
     /// planner.
     pub fn plan(self: &Arc<Self>) -> Option<Box<dyn Job>> {
         let index = self.index.as_ref()?;
+        if let Some(scan) = LeafScan::due(self, index) {
+            return Some(Box::new(scan));
+        }
         let lines = index.lines();
         let mut tables = self.versions.tables();
         // One merge at a time: it has the device, and the index, to itself.
@@ -64,6 +71,9 @@ impl Indexed {
         let mut counts = self.counts(&lines, &tables, self.versions.oldest_read());
         let (dead, chosen) = (counts.dead(), counts.choose());
         if dead.is_empty() && chosen.is_empty() {
+            if counts.scattered.len() > SCATTERED_MAX {
+                self.order.settled();
+            }
             return None;
         }
         if counts.wait_for_reader() {
@@ -77,7 +87,7 @@ impl Indexed {
             let claimed = self.versions.claim(&mut tables, claim_of(&dead))?;
             return Some(Box::new(Leave { indexed: Arc::clone(self), dead, _claimed: claimed }));
         }
-        if index.waiting() > WAITING_MAX || index.is_full() {
+        if index.waiting() > WAITING_MAX || index.is_stuck() {
             return None;
         }
         let claimed = self.versions.claim(&mut tables, claim_of(&chosen))?;
@@ -114,7 +124,7 @@ impl Indexed {
         while index.any_waits(&numbers) {
             self.shared.latch.check()?;
             self.shared.jobs.shortage.check_since(since)?;
-            if index.is_full() {
+            if index.is_stuck() {
                 return Err(Error::new(
                     ErrorKind::OutOfSpace,
                     "tables are not compacted while the index in persistent memory is full",

@@ -18,8 +18,11 @@
 //!
 //! Threads: any; `tables` is replaced under the lock of the tables or of `claimed`.
 
+mod blocks;
 mod entering;
+mod many;
 mod opening;
+mod source;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::jobs::Job;
@@ -27,9 +30,13 @@ use crate::shared::Shared;
 use crate::table_set::levels::{Levels, Located};
 use crate::table_set::table::Table;
 use crate::versions::{Change, Switch};
+use blocks::Named;
+use bytes::Bytes;
 use entering::EnterJob;
 pub(crate) use entering::{Entering, Reserved};
+use many::FoundMany;
 use serde::{Deserialize, Serialize};
+pub(crate) use source::{KeyBounds, Walk};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,6 +44,9 @@ use thermocline_foundation::sync::{ArcSwap, Mutex};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_pmem::{Entry, TableLine, Tree};
 use thermocline_table::{BlockAddress, Trailer};
+
+/// The part of a region that the index keeps for deletes, and for merges that make room.
+const OF_DELETES: u64 = 64;
 
 /// The tables of now.
 #[derive(Clone, Debug, Default)]
@@ -56,7 +66,7 @@ pub struct IndexStats {
     pub bytes: u64,
     /// Tables that are not entered yet, which look-ups search by ranges and filters.
     pub waiting_tables: u64,
-    /// The region has no room for more entries: tables wait until there is some.
+    /// The region has no room for more entries: writes are refused but for deletes.
     pub is_full: bool,
 }
 
@@ -72,7 +82,12 @@ pub(crate) struct TableIndex {
     rebuilt: FileNumber,
     /// No tombstone was taken out of the index that is newer.
     removed: AtomicU64,
-    is_full: AtomicBool,
+    /// Times that tombstones were taken out.
+    removals: AtomicU64,
+    /// Tables that were entered since the store was opened.
+    entered_tables: AtomicU64,
+    /// No table is entered until there is room.
+    is_stuck: AtomicBool,
 }
 
 /// The tables that are entered, each with how many entries name it.
@@ -81,7 +96,7 @@ pub(crate) type Lines = BTreeMap<FileNumber, TableLine>;
 /// The answer of the index for a key.
 #[derive(Debug)]
 enum Known {
-    Record(Trailer, Arc<Table>, BlockAddress),
+    Record(Named),
     /// A tombstone that no table has any more.
     Tombstone(Trailer),
     Nothing,
@@ -90,7 +105,8 @@ enum Known {
 impl Known {
     fn trailer(&self) -> Option<Trailer> {
         match self {
-            Self::Record(trailer, ..) | Self::Tombstone(trailer) => Some(*trailer),
+            Self::Record(named) => Some(named.trailer),
+            Self::Tombstone(trailer) => Some(*trailer),
             Self::Nothing => None,
         }
     }
@@ -113,7 +129,7 @@ impl TableIndex {
         let newer = || self.tables.load().all.get(&entry.table).cloned();
         let table = tables.all.get(&entry.table).cloned().or_else(newer);
         let address = BlockAddress { offset: entry.block_offset, len: entry.block_bytes };
-        Ok(table.map(|table| Known::Record(trailer, table, address)))
+        Ok(table.map(|table| Known::Record(Named { trailer, table, address })))
     }
 
     fn trailer(&self, entry: &Entry) -> Result<Trailer> {
@@ -128,21 +144,41 @@ impl TableIndex {
         key: &[u8],
         snapshot: Sequence,
     ) -> Result<Option<Located>> {
-        let tables = self.tables.load();
-        let Some(known) = self.look(&tables, key, snapshot)? else {
-            return super::search(levels, key, Sequence::ZERO, snapshot);
-        };
-        let newer = newest_waiting(&tables, key, snapshot, known.trailer(), Sequence::ZERO)?;
-        match (newer, known) {
-            (Some(newer), _) => Ok(Some(newer)),
-            (None, Known::Record(trailer, table, address)) => {
-                self.read(&table, address, key, trailer).map(Some)
+        self.ask(|tables| {
+            let Some(known) = self.look(tables, key, snapshot)? else {
+                return super::search(levels, key, Sequence::ZERO, snapshot);
+            };
+            let newer = newest_waiting(tables, key, snapshot, known.trailer(), Sequence::ZERO)?;
+            match (newer, known) {
+                (Some(newer), _) => Ok(Some(newer)),
+                (None, Known::Record(named)) => named.read(key).map(Some),
+                (None, Known::Tombstone(trailer)) => {
+                    Ok(Some(Located { trailer, value: Bytes::new(), table: FileNumber(0) }))
+                }
+                (None, Known::Nothing) => Ok(None),
             }
-            (None, Known::Tombstone(trailer)) => {
-                Ok(Some(Located { trailer, value: Default::default(), table: FileNumber(0) }))
+        })
+    }
+
+    /// Answers with the tables of now; again, if a tombstone left the index meanwhile: it may have
+    /// hidden what one of them has that waited.
+    fn ask<T>(&self, answer: impl Fn(&Tables) -> Result<T>) -> Result<T> {
+        loop {
+            let before = self.removals.load(Ordering::SeqCst);
+            let tables = self.tables.load();
+            let answer = answer(&tables)?;
+            if tables.waiting.is_empty() || self.removals.load(Ordering::SeqCst) == before {
+                return Ok(answer);
             }
-            (None, Known::Nothing) => Ok(None),
         }
+    }
+
+    /// As [`TableIndex::find_newest`] for those of `keys` at the places `at`, in one pass over the
+    /// index in the order of the keys, and with one batch of reads.
+    pub fn find_many(&self, keys: &[&[u8]], at: &[usize], snapshot: Sequence) -> Result<FoundMany> {
+        let mut at = at.to_vec();
+        at.sort_by_key(|at| keys[*at]);
+        self.ask(|tables| many::find(self, tables, keys, &at, snapshot))
     }
 
     /// Sequence and kind of what [`TableIndex::find_newest`] finds; none may be said where it is
@@ -154,35 +190,14 @@ impl TableIndex {
         than: Sequence,
         snapshot: Sequence,
     ) -> Result<Option<Trailer>> {
-        let tables = self.tables.load();
-        let Some(known) = self.look(&tables, key, snapshot)? else {
-            let found = super::search(levels, key, than, snapshot)?;
-            return Ok(found.map(|found| found.trailer));
-        };
-        let newer = newest_waiting(&tables, key, snapshot, known.trailer(), than)?;
-        Ok(newer.map(|newer| newer.trailer).or(known.trailer()))
-    }
-
-    /// The record that an entry names: the block must hold exactly it.
-    fn read(
-        &self,
-        table: &Table,
-        address: BlockAddress,
-        key: &[u8],
-        trailer: Trailer,
-    ) -> Result<Located> {
-        let stored = table.stored_snapshot(trailer.sequence()).unwrap_or_default();
-        let found = table.reader()?.get_at(address, key, stored)?;
-        match found.map(|(found, value)| (table.trailer(found), value)) {
-            Some((found, value)) if found == trailer => {
-                Ok(Located { trailer, value, table: table.meta.number })
-            }
-            _ => Err(Error::corrupt(format!(
-                "the index in persistent memory names a record of table {} that is not in the \
-                 block at {}; restore the database from a checkpoint",
-                table.meta.number, address.offset
-            ))),
-        }
+        self.ask(|tables| {
+            let Some(known) = self.look(tables, key, snapshot)? else {
+                let found = super::search(levels, key, than, snapshot)?;
+                return Ok(found.map(|found| found.trailer));
+            };
+            let newer = newest_waiting(tables, key, snapshot, known.trailer(), than)?;
+            Ok(newer.map(|newer| newer.trailer).or(known.trailer()))
+        })
     }
 
     /// The newest trailer of `key` that was entered; none where no table that was entered has the
@@ -190,6 +205,33 @@ impl TableIndex {
     pub fn entered(&self, key: &[u8]) -> Result<Option<Trailer>> {
         let entry = self.tree.get(key).map_err(|error| self.named(&error))?;
         entry.map(|entry| self.trailer(&entry)).transpose()
+    }
+
+    /// The tables that have the next `keys` keys from `from` on, and where to go on; none at the
+    /// end.
+    pub fn tables_from(
+        &self,
+        from: &[u8],
+        keys: usize,
+    ) -> Result<(BTreeSet<FileNumber>, Option<Vec<u8>>)> {
+        let (mut tables, mut left) = (BTreeSet::new(), keys);
+        for entry in self.tree.cursor(from) {
+            let (key, entry) = entry.map_err(|error| self.named(&error))?;
+            if left == 0 {
+                return Ok((tables, Some(key)));
+            }
+            left -= 1;
+            // A tombstone that was released is in none.
+            if entry.table > FileNumber(0) {
+                tables.insert(entry.table);
+            }
+        }
+        Ok((tables, None))
+    }
+
+    /// Tables that were entered since the store was opened.
+    pub fn entered_tables(&self) -> u64 {
+        self.entered_tables.load(Ordering::Relaxed)
     }
 
     /// See [`Lines`]. Waits for the writer of the tree, a check of the whole included.
@@ -208,15 +250,15 @@ impl TableIndex {
         self.tables.load().waiting.iter().any(|table| numbers.contains(&table.meta.number))
     }
 
-    /// There is no room for more entries.
-    pub fn is_full(&self) -> bool {
-        self.is_full.load(Ordering::Relaxed)
+    /// There is no room for any entry: what waits goes on waiting.
+    pub fn is_stuck(&self) -> bool {
+        self.is_stuck.load(Ordering::Relaxed)
     }
 
     /// The job that enters the oldest table that waits and that no other job has.
     pub fn plan(self: &Arc<Self>) -> Option<Box<dyn Job>> {
-        // The end of a memtable gives room, and wakes the lane.
-        if self.tables.load().waiting.is_empty() || !self.has_room() {
+        // The end of a memtable gives room, and so does a merge; both wake the lane.
+        if !self.has_room() || self.tables.load().waiting.is_empty() {
             return None;
         }
         let mut claimed = self.claimed.lock();
@@ -236,6 +278,7 @@ impl TableIndex {
     /// All records of `table` went through the index.
     fn stop_waiting(&self, table: FileNumber) {
         self.change(|tables| tables.waiting.retain(|waiting| waiting.meta.number != table));
+        self.entered_tables.fetch_add(1, Ordering::Relaxed);
         self.tell_writers();
         self.shared.announce();
     }
@@ -252,7 +295,8 @@ impl TableIndex {
     fn tell_writers(&self) {
         let tables = self.tables.load();
         let is_new = |table: &&Arc<Table>| table.meta.number > self.rebuilt;
-        let backlog = if self.is_full() { 0 } else { tables.waiting.iter().filter(is_new).count() };
+        let backlog =
+            if self.is_stuck() { 0 } else { tables.waiting.iter().filter(is_new).count() };
         self.shared.write_throttle.set_backlog(backlog);
     }
 
@@ -265,6 +309,7 @@ impl TableIndex {
     pub fn remove(&self, tombstones: &[(Vec<u8>, u64)]) -> Result<()> {
         let newest = tombstones.iter().map(|(_, trailer)| trailer >> 8).max();
         self.removed.fetch_max(newest.unwrap_or(0), Ordering::SeqCst);
+        self.removals.fetch_add(u64::from(newest.is_some()), Ordering::SeqCst);
         self.tree.remove(tombstones).map_err(|error| self.named(&error))
     }
 
@@ -336,7 +381,7 @@ impl TableIndex {
             objects: counts.objects,
             bytes: counts.bytes,
             waiting_tables: self.waiting() as u64,
-            is_full: self.is_full(),
+            is_full: self.shared.index_is_full.load(Ordering::Relaxed),
         }
     }
 
@@ -345,14 +390,20 @@ impl TableIndex {
         Error::new(error.kind(), format!("the index in persistent memory: {error}"))
     }
 
-    /// There is room that memtables do not need.
+    /// There is room that memtables do not need. Says whether there is enough for new records.
     fn has_room(&self) -> bool {
         let region = self.tree.region();
         let (geometry, free) = (region.identity().geometry, region.chunks().free_chunks());
         let memtable_bytes = self.shared.settings.division().memtable_bytes;
-        let has_room =
-            free * geometry.chunk_bytes >= opening::reserve_bytes(&geometry, memtable_bytes);
-        if self.is_full.swap(!has_room, Ordering::Relaxed) == has_room {
+        let free_bytes = free * geometry.chunk_bytes;
+        let reserved = opening::reserve_bytes(&geometry, memtable_bytes);
+        let of_deletes = geometry.bytes / OF_DELETES;
+        let in_chunks = || self.tree.counts().free_bytes;
+        let is_full = free_bytes < reserved + of_deletes
+            && free_bytes.saturating_sub(reserved) + in_chunks() < of_deletes;
+        self.shared.index_is_full.store(is_full, Ordering::Relaxed);
+        let has_room = free_bytes >= reserved;
+        if self.is_stuck.swap(!has_room, Ordering::Relaxed) == has_room {
             self.tell_writers();
         }
         has_room

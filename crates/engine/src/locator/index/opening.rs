@@ -55,7 +55,9 @@ impl TableIndex {
             claimed: Mutex::default(),
             rebuilt: rebuilt.unwrap_or(FileNumber(0)),
             removed: AtomicU64::new(0),
-            is_full: AtomicBool::new(false),
+            removals: AtomicU64::new(0),
+            entered_tables: AtomicU64::new(0),
+            is_stuck: AtomicBool::new(false),
         })
     }
 }

@@ -1,0 +1,107 @@
+//! The index in persistent memory is made anew: damaged, lost, or in another region.
+
+use crate::indexed::{State, check, churn, create, indexed};
+use crate::support::{HOME, Machine, REGION, copy_of};
+use std::path::Path;
+use thermocline::{ByteSize, ErrorKind, PersistentMemory, Settings};
+use thermocline_foundation::random::Random;
+
+fn with_region(path: &str) -> Settings {
+    let region = PersistentMemory::new(path, ByteSize::mib(16));
+    Settings { tiers: Vec::new(), persistent_memory: Some(region), ..indexed() }
+}
+
+/// A store with records in tables and in memtables, after the end of its process.
+fn killed() -> (Machine, State) {
+    let machine = Machine::new();
+    let (db, mut state) = (create(&machine), State::new());
+    let mut random = Random::new(31);
+    churn(&db, &mut state, &mut random, 0..6);
+    db.settle().unwrap();
+    for number in 0..50 {
+        crate::indexed::put(&db, &mut state, number, 9);
+    }
+    (machine.killed(db), state)
+}
+
+#[test]
+fn a_damaged_index_is_made_anew_and_nothing_is_lost() {
+    let (machine, state) = killed();
+    let mut image = machine.regions.stored(REGION);
+    // The root line of the index.
+    let root = thermocline_pmem::layout::ROOT_AT as usize / 8;
+    image[root + 1] ^= 1 << 20;
+    let machine = Machine::of(copy_of(&machine.devices), &image);
+    assert_eq!(machine.open().unwrap_err().kind(), ErrorKind::Corrupt);
+    let environment = machine.environment();
+    let planned = environment.plan_index_rebuild(Path::new(HOME), None).unwrap();
+    assert_eq!((&planned.damage, planned.lost_after), (&None, None));
+    assert!(planned.tables > 0 && planned.region == Path::new(REGION), "{planned:?}");
+    assert_eq!(machine.open().unwrap_err().kind(), ErrorKind::Corrupt, "planning has no effect");
+    assert_eq!(environment.rebuild_index(Path::new(HOME), None).unwrap(), planned);
+    let db = machine.open().unwrap();
+    assert_eq!(db.stats().index.unwrap().waiting_tables, 0);
+    check(&db, &state, 1000);
+}
+
+#[test]
+fn a_region_that_is_lost_is_replaced_and_what_it_had_alone_is_said_to_be_lost() {
+    let (machine, state) = killed();
+    let machine = Machine { devices: copy_of(&machine.devices), ..Machine::new() };
+    let error = machine.open().unwrap_err();
+    assert!(error.to_string().contains("repair --rebuild-index"), "{error}");
+    let environment = machine.environment();
+    let planned = environment.plan_index_rebuild(Path::new(HOME), None).unwrap();
+    assert!(planned.damage.is_some() && planned.lost_after.is_some(), "{planned:?}");
+    let unnamed = environment.rebuild_index(Path::new(HOME), None).unwrap_err();
+    assert!(unnamed.to_string().contains("--region PATH:SIZE"), "{unnamed}");
+    let settings = with_region("/pmem/other");
+    let done = environment.rebuild_index(Path::new(HOME), Some(&settings)).unwrap();
+    assert_eq!(done.lost_after, planned.lost_after);
+    let db = machine.open().unwrap();
+    assert_eq!(db.stats().index.unwrap().waiting_tables, 0);
+    // What only the memtable had is gone: each key has what the tables have.
+    let number = |key: &[u8]| String::from_utf8_lossy(&key[4..]).parse::<u64>().unwrap();
+    for found in db.scan() {
+        let (key, value) = found.unwrap();
+        let is_old = number(&key) < 50 && value[0] != 9;
+        assert!(is_old || state.get(&key[..]).is_some_and(|it| *it == value[..]), "{key:?}");
+    }
+    let kept = state.keys().filter(|key| number(key) >= 50);
+    assert!(kept.into_iter().all(|key| db.get(key).unwrap().is_some()));
+    assert!(db.verify(&mut |_| {}).unwrap().is_ok());
+}
+
+#[test]
+fn after_a_close_another_region_costs_nothing_whether_the_old_one_is_there_or_not() {
+    let (machine, state) = killed();
+    let db = machine.open().unwrap();
+    db.close().unwrap();
+    // It is there, and too small.
+    let environment = machine.environment();
+    let settings = with_region("/pmem/larger");
+    let done = environment.rebuild_index(Path::new(HOME), Some(&settings)).unwrap();
+    assert_eq!((&done.damage, done.lost_after), (&None, None));
+    let db = machine.open().unwrap();
+    check(&db, &state, 1000);
+    db.close().unwrap();
+    // It is lost.
+    let machine = Machine { devices: copy_of(&machine.devices), ..Machine::new() };
+    let environment = machine.environment();
+    let done = environment.rebuild_index(Path::new(HOME), Some(&with_region("/p/b"))).unwrap();
+    assert!(done.damage.is_some() && done.lost_after.is_none(), "{done:?}");
+    let db = machine.open().unwrap();
+    check(&db, &state, 1000);
+}
+
+#[test]
+fn a_store_without_a_region_has_no_index_to_be_made_anew() {
+    let machine = Machine::new();
+    let settings = Settings { persistent_memory: None, ..crate::support::settings() };
+    let db = machine.environment().create(Path::new(HOME), &settings).unwrap();
+    db.put("a", "1").unwrap();
+    db.close().unwrap();
+    let error = machine.environment().rebuild_index(Path::new(HOME), None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("no region of persistent memory"), "{error}");
+}
