@@ -137,9 +137,9 @@ fn can_become(kind: u8, stored: &[u8], raw_len: usize) -> bool {
 /// What is wrong with `stored`.
 pub fn decompress(kind: u8, stored: &[u8], raw_len: usize) -> Result<Vec<u8>, &'static str> {
     match kind {
-        LZ4 => unpack(kind, stored, raw_len, |raw| {
-            lz4_flex::block::decompress_into(stored, raw).ok()
-        }),
+        LZ4 => {
+            unpack(kind, stored, raw_len, |raw| lz4_flex::block::decompress_into(stored, raw).ok())
+        }
         ZSTD => unpack(kind, stored, raw_len, |raw| {
             with_unzstd(|zstd| zstd.decompress(raw, stored).ok())
         }),
@@ -243,7 +243,11 @@ mod tests {
     fn records(from: u32, to: u32) -> (Vec<u8>, Vec<usize>) {
         let record = |n: u32| {
             let hash = n.wrapping_mul(2_654_435_761);
-            format!("{{\"station\":\"lake/{n:05}\",\"depth_m\":{},\"degrees\":{}}}", hash % 97, hash % 31)
+            format!(
+                "{{\"station\":\"lake/{n:05}\",\"depth_m\":{},\"degrees\":{}}}",
+                hash % 97,
+                hash % 31
+            )
         };
         let records: Vec<_> = (from..to).map(record).collect();
         (records.concat().into_bytes(), records.iter().map(String::len).collect())

@@ -36,7 +36,12 @@ fn key(number: u64) -> String {
 fn value(number: u64) -> String {
     let (hash, kind) = (mix(number), number / (KEYS / 10));
     let word = mix(kind) % 100_000;
-    format!("{{\"depth{word}\":{},\"salt{word}\":{},\"by\":\"{:08x}\"}}", hash % 97, hash % 31, hash >> 32)
+    format!(
+        "{{\"depth{word}\":{},\"salt{word}\":{},\"by\":\"{:08x}\"}}",
+        hash % 97,
+        hash % 31,
+        hash >> 32
+    )
 }
 
 fn text(error: thermocline::Error) -> String {

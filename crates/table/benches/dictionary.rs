@@ -15,7 +15,7 @@ use thermocline_foundation::random::{Random, mix};
 use thermocline_foundation::{DatabaseId, FileNumber, Sequence};
 use thermocline_table::{
     BlockCache, Compression, RecordKind, Samples, TableOptions, TableReader, TableSummary,
-    TableWriter, Training, Trailer,
+    TableWriter, Trailer, Training,
 };
 
 type Records = Vec<(Vec<u8>, Vec<u8>)>;
@@ -38,7 +38,8 @@ fn json(count: u64) -> Records {
     let record = |n: u64| {
         let hash = mix(n);
         let value = format!(
-            "{{\"id\":{n},\"station\":{{\"city\":\"{}\",\"altitude_m\":{}}},\"taken_at\":\"2026-{:02}-{:02}T{:02}:{:02}:00Z\",\
+            "{{\"id\":{n},\"station\":{{\"city\":\"{}\",\"altitude_m\":{}}},\
+             \"taken_at\":\"2026-{:02}-{:02}T{:02}:{:02}:00Z\",\
              \"temperature_c\":{:.1},\"humidity\":{:.3},\"checked\":{},\"serial\":\"{:012x}\"}}",
             cities[(hash % 8) as usize],
             hash >> 8 & 0xfff,
@@ -162,7 +163,8 @@ fn measure(name: &str, records: &Records) {
         let with = written.summaries.iter().filter(|summary| summary.dictionary_bytes > 0).count();
         base = if base == 0 { bytes } else { base };
         println!(
-            "  {case:<27} {bytes:>10} B  {:>6.3} of 16 KiB  padding {:>4.1} %  {with} of {} tables  write {:>5.1} ns/B  get {:>6} ns",
+            "  {case:<27} {bytes:>10} B  {:>6.3} of 16 KiB  padding {:>4.1} %  \
+             {with} of {} tables  write {:>5.1} ns/B  get {:>6} ns",
             bytes as f64 / base as f64,
             100.0 * padding as f64 / bytes as f64,
             written.summaries.len(),

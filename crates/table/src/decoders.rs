@@ -32,8 +32,9 @@ pub fn seal(bytes: &mut [u8], place: &Place) {
     };
     seal_block(bytes, place, footer.properties);
     seal_block(bytes, place, footer.top_index);
-    let said = range(bytes, footer.properties)
-        .and_then(|range| Properties::decode(&bytes[range.start..range.end - BLOCK_TRAILER_BYTES]).ok());
+    let said = range(bytes, footer.properties).and_then(|range| {
+        Properties::decode(&bytes[range.start..range.end - BLOCK_TRAILER_BYTES]).ok()
+    });
     for copy in said.and_then(|said| said.dictionary).into_iter().flatten() {
         seal_block(bytes, place, copy);
     }

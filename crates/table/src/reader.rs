@@ -24,8 +24,8 @@
 use crate::block::{Block, Broken, Coding, Cursor, Lookup};
 use crate::block_cache::{BlockCache, BlockClass, weight_bytes};
 use crate::block_source::{BlockKey, BlockRead, Found};
-use crate::filter::{key_hash, may_contain};
 use crate::dictionary;
+use crate::filter::{key_hash, may_contain};
 use crate::format::{BLOCK_TRAILER_BYTES, BlockAddress, Footer, PAGE};
 use crate::index::partition_addresses;
 use crate::iterator::TableIterator;
@@ -380,12 +380,7 @@ impl TableReader {
     }
 
     /// As the function of that name, with the table's dictionary where the block leans on it.
-    fn raw_of(
-        &self,
-        address: BlockAddress,
-        checked: (u8, usize),
-        buffer: Buffer,
-    ) -> Result<Bytes> {
+    fn raw_of(&self, address: BlockAddress, checked: (u8, usize), buffer: Buffer) -> Result<Bytes> {
         match (checked, self.properties.dictionary) {
             ((WITH_DICTIONARY, raw_len), Some(copies)) => {
                 let dictionary = self.dictionary(copies, true)?;

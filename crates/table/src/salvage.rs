@@ -2,17 +2,17 @@
 //!
 //! 1. An entry is given out only from a block whose checksum matches, and behind the one before it.
 //! 2. A damaged data block costs the keys between the separator before it and its own; a damaged
-//!    index partition those of all its blocks, unless a single flipped bit is turned back.
-//!    Where both copies of a dictionary are damaged, a single flipped bit of one is turned back, too.
+//!    index partition those of all its blocks, unless a single flipped bit is turned back. Where
+//!    both copies of a dictionary are damaged, a single flipped bit of one is turned back, too.
 //! 3. Filters are not looked at: the file that is written gets its own.
 //!
 //! Any thread; reads block by block, so it is for tables that are known to be damaged.
 
 use crate::block::{Block, Coding, Cursor};
 use crate::block_cache::BlockCache;
+use crate::dictionary;
 use crate::format::{BlockAddress, Footer, PAGE, bound_to};
 use crate::key::{Trailer, compare_words};
-use crate::dictionary;
 use crate::reader::{HeldDictionary, TableReader};
 use crate::stored::{Tail, length_of, open_buffer, parse};
 use bytes::Bytes;

@@ -106,7 +106,11 @@ pub(crate) fn shared_of(
 }
 
 /// Checks a stored block against its place, and gives compression and raw length.
-pub(crate) fn check_block(file: &File, address: BlockAddress, stored: &[u8]) -> Result<(u8, usize)> {
+pub(crate) fn check_block(
+    file: &File,
+    address: BlockAddress,
+    stored: &[u8],
+) -> Result<(u8, usize)> {
     let corrupt = |why: &str| Error::corrupt(file.describe(), address.offset, why);
     let Some((body, sum)) = stored.split_last_chunk::<4>() else {
         return Err(corrupt("a block is shorter than its trailer"));

@@ -112,9 +112,8 @@ fn a_writer_that_holds_entries_back_refuses_and_counts_as_ever() {
 }
 
 fn write_next(rows: &[Row], samples: Option<Samples>) -> (TableSummary, Option<Samples>) {
-    let mut writer = TableWriter::new(new_file(7), dictionary_options())
-        .expecting(1 << 20)
-        .following(samples);
+    let mut writer =
+        TableWriter::new(new_file(7), dictionary_options()).expecting(1 << 20).following(samples);
     rows.iter().for_each(|row| writer.add(&row.0, row.1, &row.2).unwrap());
     let samples = writer.take_samples();
     (writer.finish().unwrap(), samples)

@@ -49,17 +49,11 @@ const LOOKUP_BYTES: u64 = 10;
 const SIMULATED_KEY_BYTES: u64 = 20;
 const SKETCH_BYTES: u64 = 8;
 
-/// Buffers of a merge of `inputs` into a table.
-pub(crate) fn merge_bytes(inputs: usize, window_bytes: u32) -> u64 {
-    inputs as u64 * WINDOWS * u64::from(window_bytes) + WRITER_BYTES
-}
-
 impl Settings {
     /// How the memory budget is divided.
     pub(crate) fn division(&self) -> MemoryDivision {
         let memory = self.memory.0;
-        let of_dictionaries = u64::from(self.dictionary_bytes()) * BYTES_PER_DICTIONARY_BYTE;
-        let writers_bytes = self.writers() * (WRITER_BYTES + of_dictionaries);
+        let writers_bytes = self.writers() * self.writer_bytes();
         let memtables_bytes = match self.preset() {
             Preset::Leveled | Preset::Indexed => memory / 4,
             // What memtables hold, slots could; and their logs take room of the fast tier.
@@ -76,6 +70,16 @@ impl Settings {
     /// Writers of tables at once: the workers, and a bulk load.
     fn writers(&self) -> u64 {
         u64::from(self.background_threads) + 1
+    }
+
+    /// Buffers of one worker that writes a table, and what it holds back for a dictionary.
+    fn writer_bytes(&self) -> u64 {
+        WRITER_BYTES + u64::from(self.dictionary_bytes()) * BYTES_PER_DICTIONARY_BYTE
+    }
+
+    /// Buffers of a merge of `inputs` into a table.
+    pub(crate) fn merge_bytes(&self, inputs: usize, window_bytes: u32) -> u64 {
+        inputs as u64 * WINDOWS * u64::from(window_bytes) + self.writer_bytes()
     }
 
     /// Most bytes of a table's dictionary: as set, less where there are many writers for the

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::limits::MEMTABLES;
 use fast_cache::FastCacheSettings;
 use hybrid::HybridSettings;
-pub(crate) use memory::{MemoryDivision, WRITER_BYTES, merge_bytes};
+pub(crate) use memory::{MemoryDivision, WRITER_BYTES};
 use persistent_memory::PersistentMemory;
 use serde::{Deserialize, Serialize};
 use std::path::Path;

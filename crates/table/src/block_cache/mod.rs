@@ -1,7 +1,8 @@
 //! The block cache: verified, decompressed blocks in memory, by file number and offset.
 //!
 //! What is cached is a [`Block`]: a hit costs a hash, a shard lock and a reference count, and no
-//! parsing. Beside its blocks lies a table's prepared dictionary. The store underneath is `quick_cache` (S3-FIFO), which a scan does not flush.
+//! parsing. Beside its blocks lies a table's prepared dictionary. The store underneath is
+//! `quick_cache` (S3-FIFO), which a scan does not flush.
 //!
 //! Invariants:
 //! 1. Weights are the bytes really held: blocks are allocated at their own size, not in pages, and

@@ -123,7 +123,8 @@ impl Trial {
     /// What it saves of `bytes` that the table would have without; less than nothing is nothing.
     pub fn saves_bytes(&self, bytes: u64) -> u64 {
         let of_blocks = self.without_bytes.saturating_sub(self.with_bytes);
-        let saved = u128::from(of_blocks) * u128::from(bytes) / u128::from(self.without_bytes.max(1));
+        let saved =
+            u128::from(of_blocks) * u128::from(bytes) / u128::from(self.without_bytes.max(1));
         (saved as u64).saturating_sub(self.copies_bytes)
     }
 
@@ -153,12 +154,12 @@ mod tests {
             expected_bytes,
         };
         for (with_bytes, expected_bytes, pays) in [
-            (150_000, 0, true),               // 18 000 of 200 000
-            (165_000, 0, false),              // 3 000 of 200 000
-            (170_000, 20_000_000, true),      // 15 % of a large table
-            (195_000, 20_000_000, true),      // 2.5 %, and the copies are little of it
-            (196_000, 20_000_000, false),     // 2 %, less the copies
-            (210_000, 20_000_000, false),     // it costs
+            (150_000, 0, true),           // 18 000 of 200 000
+            (165_000, 0, false),          // 3 000 of 200 000
+            (170_000, 20_000_000, true),  // 15 % of a large table
+            (195_000, 20_000_000, true),  // 2.5 %, and the copies are little of it
+            (196_000, 20_000_000, false), // 2 %, less the copies
+            (210_000, 20_000_000, false), // it costs
             (150_000, u64::MAX, true),
         ] {
             let it = trial(with_bytes, expected_bytes);

@@ -107,7 +107,8 @@ pub fn alike_rows(from: u64, count: u64) -> Vec<Row> {
         let hash = n.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let (depth, degrees, by) = (hash >> 57, hash >> 44 & 0xfff, hash >> 12 & 0xffff_ffff);
         let value = format!(
-            "{{\"depth_m\":{depth},\"degrees\":{degrees},\"measured_by\":\"{by:08x}\",\"good\":{}}}",
+            "{{\"depth_m\":{depth},\"degrees\":{degrees},\
+             \"measured_by\":\"{by:08x}\",\"good\":{}}}",
             hash & 1 == 0
         );
         (format!("station/{n:06}/temperature").into_bytes(), put(n), value.into_bytes())
