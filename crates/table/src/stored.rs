@@ -40,7 +40,7 @@ impl Tail {
     }
 
     /// The raw bytes of a block, in memory of their own, from the tail where it lies in it.
-    fn block(&self, file: &File, address: BlockAddress) -> Result<Bytes> {
+    pub fn block(&self, file: &File, address: BlockAddress) -> Result<Bytes> {
         let Some(range) = self.range_of(address) else { return read_block(file, address) };
         let stored = self.bytes.slice(range);
         open_shared(file, address, &stored).map(|raw| Bytes::copy_from_slice(&raw))

@@ -463,7 +463,7 @@ fn summary(properties: &Properties, file_bytes: u64) -> TableSummary {
         data_blocks: it.data_blocks,
         partitions: it.partitions,
         padding_bytes: it.padding_bytes,
-        dictionary_bytes: it.dictionary_bytes(),
+        dictionary_bytes: properties.dictionary_bytes(),
         dictionary_saved_bytes: it.dictionary_saved_bytes,
     }
 }
