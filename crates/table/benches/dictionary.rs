@@ -24,12 +24,11 @@ type Records = Vec<(Vec<u8>, Vec<u8>)>;
 const TABLE_RAW_BYTES: usize = 16 << 20;
 const LOOK_UPS: u64 = 100_000;
 
-fn file() -> Arc<File> {
+fn file(number: usize) -> Arc<File> {
     let driver: Arc<dyn Driver> = Arc::new(MemoryDriver::new());
     let handle = driver.create("bench").expect("a new directory has room");
-    handle.allocate(40 << 20).expect("memory is there");
     let (id, kind) = (DatabaseId([1; 16]), FileKind::Table { level: 0 });
-    Arc::new(File::new(id, FileNumber(1), kind, TierIndex(0), driver, handle))
+    Arc::new(File::new(id, FileNumber(number as u64), kind, TierIndex(0), driver, handle))
 }
 
 /// Readings of an instrument, as an application stores them.
@@ -100,7 +99,7 @@ fn write(clock: &SystemClock, records: &Records, options: &TableOptions) -> Writ
     let (mut samples, mut at): (Option<Samples>, usize) = (None, 0);
     let began_ns = clock.now_ns();
     while at < records.len() {
-        let file = file();
+        let file = file(written.files.len() + 1);
         let mut writer = TableWriter::new(Arc::clone(&file), options.clone())
             .expecting(TABLE_RAW_BYTES as u64 / 3)
             .following(samples.take());
