@@ -154,18 +154,19 @@ fn measure(name: &str, records: &Records) {
         ("4 KiB", TableOptions { block_bytes: 4 << 10, ..zstd.clone() }),
         ("4 KiB, trained", TableOptions { block_bytes: 4 << 10, ..with(Training::Trained) }),
     ];
-    let mut base = 0;
+    let (mut base, mut base_stored) = (0, 0);
     for (case, options) in cases {
         let written = write(&clock, records, &options);
         let bytes: u64 = written.summaries.iter().map(|summary| summary.file_bytes).sum();
         let padding: u64 = written.summaries.iter().map(|summary| summary.padding_bytes).sum();
         let with = written.summaries.iter().filter(|summary| summary.dictionary_bytes > 0).count();
-        base = if base == 0 { bytes } else { base };
+        let stored = bytes - padding;
+        (base, base_stored) = if base == 0 { (bytes, stored) } else { (base, base_stored) };
         println!(
-            "  {case:<27} {bytes:>10} B  {:>6.3} of 16 KiB  padding {:>4.1} %  \
-             {with} of {} tables  write {:>5.1} ns/B  get {:>6} ns",
+            "  {case:<27} {bytes:>9} B, {:>5.3} of 16 KiB; without padding {stored:>9} B, {:>5.3}; \
+             {with} of {} tables; write {:>4.1} ns/B, get {:>5} ns",
             bytes as f64 / base as f64,
-            100.0 * padding as f64 / bytes as f64,
+            stored as f64 / base_stored as f64,
             written.summaries.len(),
             written.write_ns as f64 / raw as f64,
             look_up_ns(&clock, records, &written),

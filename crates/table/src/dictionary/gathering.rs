@@ -38,6 +38,12 @@ pub(crate) struct Gathering {
     expected_bytes: u64,
 }
 
+/// Every other block is left out of the samples, and tells what the dictionary is worth: it says
+/// too much of what it was made of, even of noise.
+fn is_tested(number: u64) -> bool {
+    number.is_multiple_of(2)
+}
+
 /// A dictionary that pays.
 #[derive(Debug)]
 pub(crate) struct Decided {
@@ -116,23 +122,36 @@ impl Gathering {
     /// Makes a dictionary, and says whether it pays.
     pub fn decide(&mut self, options: &TableOptions) -> Option<Decided> {
         let mut samples = self.before.take().unwrap_or_else(|| Samples::new(0));
-        self.each_block(options, &mut |block| samples.push(block));
+        let (mut blocks, mut tested) = (0, 0);
+        self.each_block(options, &mut |block| {
+            blocks += 1;
+            if is_tested(blocks) {
+                tested += 1;
+            } else {
+                samples.push(block);
+            }
+        });
         let bytes = options.training.train(&samples, options.dictionary_bytes() as usize)?;
         drop(samples);
         let mut compressor = Compressor::with_dictionary(self.level, &bytes)?;
         let stored_bytes = |compressor: &mut Compressor| {
-            let mut position = 0;
+            let (mut position, mut number) = (0, 0);
             self.each_block(options, &mut |block| {
+                number += 1;
+                if !is_tested(number) {
+                    return;
+                }
                 let len = (compressor.compress(block).1.len() + BLOCK_TRAILER_BYTES) as u64;
                 position = place_block(position, len, options.align_pages) + len;
             });
             position
         };
+        let without_bytes = stored_bytes(&mut Compressor::new(options.compression));
         let trial = Trial {
-            without_bytes: stored_bytes(&mut Compressor::new(options.compression)),
+            without_bytes,
             with_bytes: stored_bytes(&mut compressor),
             copies_bytes: 2 * (bytes.len() + BLOCK_TRAILER_BYTES) as u64,
-            expected_bytes: self.expected_bytes,
+            expected_bytes: self.expected_bytes.max(without_bytes * blocks / tested.max(1)),
         };
         trial.pays().then_some(Decided { bytes, compressor, trial })
     }

@@ -1,6 +1,6 @@
 //! How a dictionary comes about, and whether it is kept: data in, decision out.
 //!
-//! Half of what it is made of are the first blocks of its table, half are blocks from all over the
+//! It is made of the first blocks of its table, every other one, and of blocks from all over the
 //! table before it in the same rewrite: keys ascend, so the first blocks alone would say too little
 //! of those that come last, and the table before alone says too little of this one.
 //!
@@ -8,7 +8,7 @@
 
 use thermocline_foundation::compression::train;
 
-/// Raw bytes that a dictionary is made of, for each of its own: half from the table, half from the
+/// Raw bytes that are looked at for each byte of a dictionary: half from the table, half from the
 /// one before. About what Zstandard's manual asks for.
 const BYTES_PER_BYTE: usize = 64;
 
@@ -106,7 +106,8 @@ impl Samples {
     }
 }
 
-/// What the first blocks of a table take with a dictionary and without, in bytes of the file.
+/// What blocks of a table, none of them a sample, take with a dictionary and without, in bytes of
+/// the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trial {
     /// Without.
