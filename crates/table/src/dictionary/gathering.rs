@@ -6,7 +6,7 @@
 //! Used by one thread, the writer's.
 
 use super::Trial;
-use super::training::{SAMPLE_BYTES_MAX, Samples, own_bytes};
+use super::training::{LEAST_BYTES_PER_BYTE, SAMPLE_BYTES_MAX, Samples, own_bytes};
 use crate::builder::BlockBuilder;
 use crate::filter::key_hash;
 use crate::format::{BLOCK_TRAILER_BYTES, place_block};
@@ -121,6 +121,10 @@ impl Gathering {
 
     /// Makes a dictionary, and says whether it pays.
     pub fn decide(&mut self, options: &TableOptions) -> Option<Decided> {
+        let dictionary_bytes = options.dictionary_bytes() as usize;
+        if self.bytes.len() < LEAST_BYTES_PER_BYTE * dictionary_bytes {
+            return None;
+        }
         let mut samples = self.before.take().unwrap_or_else(|| Samples::new(0));
         let (mut blocks, mut tested) = (0, 0);
         self.each_block(options, &mut |block| {
@@ -131,7 +135,7 @@ impl Gathering {
                 samples.push(block);
             }
         });
-        let bytes = options.training.train(&samples, options.dictionary_bytes() as usize)?;
+        let bytes = options.training.train(&samples, dictionary_bytes)?;
         drop(samples);
         let mut compressor = Compressor::with_dictionary(self.level, &bytes)?;
         let stored_bytes = |compressor: &mut Compressor| {

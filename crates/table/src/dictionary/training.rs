@@ -12,6 +12,10 @@ use thermocline_foundation::compression::train;
 /// one before. About what Zstandard's manual asks for.
 const BYTES_PER_BYTE: usize = 64;
 
+/// With fewer raw bytes in a table, for each byte of its dictionary, the copies cost more than they
+/// bring in; training is not tried.
+pub(crate) const LEAST_BYTES_PER_BYTE: usize = 8;
+
 /// A longer block is no sample: it has itself to lean on.
 pub(crate) const SAMPLE_BYTES_MAX: usize = 64 << 10;
 
