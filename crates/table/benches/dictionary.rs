@@ -48,7 +48,7 @@ fn json(count: u64) -> Records {
             (hash >> 36) % 60,
             (hash >> 42 & 0x1ff) as f64 / 10.0 - 20.0,
             (hash >> 50 & 0x3ff) as f64 / 1024.0,
-            hash % 3 == 0,
+            hash.is_multiple_of(3),
             mix(hash) >> 16,
         );
         (format!("reading/{n:012}").into_bytes(), value.into_bytes())
