@@ -113,6 +113,7 @@ pub use thermocline_device::{CAPACITY_OF_DEVICE, PlacementChoice};
 pub use thermocline_foundation::{ByteSize, Duration, Sequence};
 pub use transaction::options::{Isolation, Locking, TransactionOptions};
 pub use transaction::savepoint::Savepoint;
+pub use transaction::tally::TransactionStats;
 
 #[cfg(test)]
 #[path = "../tests/inside/ranges.rs"]

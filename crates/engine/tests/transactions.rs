@@ -12,15 +12,20 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 #![allow(clippy::disallowed_methods, reason = "scripts are the tests' own files")]
 
+#[path = "reliability/hooked.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod hooked;
 #[path = "guards/patience.rs"]
 mod patience;
 #[path = "transactions/runner.rs"]
 mod runner;
 
 use bytes::Bytes;
+use hooked::{Call, HookedDevices};
 use runner::{PRESETS, check, settings, stepped, stepped_with};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use thermocline::{
     ByteSize, Db, Duration, Environment, ErrorKind, Isolation, Locking, Preset, Settings,
     Transaction, TransactionOptions,
@@ -425,4 +430,83 @@ fn a_write_without_options_gives_up_after_the_timeout_and_says_how() {
     of.commit().unwrap();
     db.put("a", "2").unwrap();
     assert_eq!(text(db.scan()), "a=2");
+}
+
+/// Memory has not all that came after the reads of a transaction, so its commit looks at a table.
+/// While the device keeps it waiting others write and flush, so that memory has that no more.
+#[test]
+fn a_look_that_waits_for_its_device_holds_no_writer_up_and_misses_nothing() {
+    for conflicts in [false, true] {
+        let is_armed = Arc::new(AtomicBool::new(false));
+        let (arrived, arrives) = mpsc::channel();
+        let (goes_on, may_go_on) = mpsc::channel::<()>();
+        let (armed, may_go_on) = (Arc::clone(&is_armed), std::sync::Mutex::new(may_go_on));
+        let hook = move |call: Call, _: &Path, name: &str| {
+            let is_table = call == Call::Read && name.ends_with(".table");
+            if is_table && armed.swap(false, Ordering::SeqCst) {
+                arrived.send(()).unwrap();
+                may_go_on.lock().unwrap().recv().unwrap();
+            }
+            Ok(())
+        };
+        let memory = Arc::new(MemoryDevices::default());
+        let devices = Arc::new(HookedDevices::new(memory, Arc::new(hook)));
+        let environment = Environment { devices, ..Environment::default() };
+        let db = environment.create(Path::new("/home"), &settings(Preset::Leveled)).unwrap();
+        let mut of = db.transaction(serializable());
+        assert_eq!(of.scan().prefix("p").into_iter().count(), 0);
+        of.put("sum", "0").unwrap();
+        // Before and behind the range: its part of the table must be read to see that it is empty.
+        db.put("o", "1").unwrap();
+        db.put("q", "1").unwrap();
+        db.flush().unwrap();
+        is_armed.store(true, Ordering::SeqCst);
+        let committing = std::thread::spawn(move || of.commit());
+        arrives.recv().unwrap();
+        db.put(if conflicts { "p" } else { "r" }, "1").unwrap();
+        db.flush().unwrap();
+        goes_on.send(()).unwrap();
+        let committed = committing.join().unwrap().map_err(|error| error.kind());
+        assert_eq!(committed.err(), conflicts.then_some(ErrorKind::Conflict));
+        assert_eq!(db.get("sum").unwrap().is_some(), !conflicts);
+    }
+}
+
+#[test]
+fn stats_count_what_came_second() {
+    for preset in PRESETS {
+        let db = stepped(preset);
+        let counted = || {
+            let stats = db.stats().transactions;
+            (stats.open_pessimistic, stats.conflicts, stats.deadlocks, stats.lock_timeouts)
+        };
+        // One that comes first is not counted.
+        let mut first = db.transaction(TransactionOptions::default());
+        first.put("a", "1").unwrap();
+        first.commit().unwrap();
+        assert_eq!(counted(), (0, 0, 0, 0), "{preset:?}");
+        let overtaken = || {
+            let mut of = db.transaction(TransactionOptions::default());
+            of.put("a", "2").unwrap();
+            db.put("a", "3").unwrap();
+            of
+        };
+        assert_eq!(overtaken().commit().unwrap_err().kind(), ErrorKind::Conflict);
+        assert_eq!(counted(), (0, 1, 0, 0), "{preset:?}");
+        let ticket = overtaken().commit_async().map_err(|(_, error)| error).unwrap();
+        assert_eq!(ticket.wait().unwrap_err().kind(), ErrorKind::Conflict);
+        assert_eq!(counted(), (0, 2, 0, 0), "{preset:?}");
+        let mut late = db.transaction(TransactionOptions::default());
+        db.put("a", "4").unwrap();
+        assert_eq!(late.get_for_update("a").unwrap_err().kind(), ErrorKind::Conflict);
+        assert_eq!(counted(), (0, 3, 0, 0), "{preset:?}");
+        let locking = Locking::Pessimistic;
+        let options = TransactionOptions { locking, ..TransactionOptions::default() };
+        let mut holder = db.transaction(options);
+        holder.put("a", "5").unwrap();
+        assert_eq!(db.put("a", "6").unwrap_err().kind(), ErrorKind::LockTimeout);
+        assert_eq!(counted(), (1, 3, 0, 1), "{preset:?}");
+        drop(holder);
+        assert_eq!(counted(), (0, 3, 0, 1), "{preset:?}");
+    }
 }

@@ -70,6 +70,22 @@ pub struct Claim {
     tail: Option<Tail>,
     /// All up to here was durable when the pages were claimed.
     durable: Sequence,
+    /// Bytes of the stream that the page before it leaves empty for good.
+    padding: u32,
+    /// It waited for a group before it, so that less of the log is padding.
+    waited: bool,
+}
+
+impl Claim {
+    /// Bytes of the log that are padding because of it.
+    pub fn padding_bytes(&self) -> u64 {
+        u64::from(self.padding)
+    }
+
+    /// It waited for a group before it, so that less of the log is padding.
+    pub fn waited(&self) -> bool {
+        self.waited
+    }
 }
 
 /// A page that is written and has room.
@@ -155,12 +171,14 @@ impl ClaimLog {
         let mut state = self.state.lock();
         let last = self.last_of(&state, records)?;
         let stream: usize = records.iter().map(Record::stream_bytes).sum();
+        let mut waited = false;
         loop {
             state.check_failed()?;
             let continues = state.tail.as_ref().is_some_and(|tail| tail.takes(stream));
             if continues || state.flying == 0 || !state.is_padded_with(stream) {
                 break;
             }
+            waited = true;
             state.waiting += 1;
             self.changed.wait(&mut state);
             state.waiting -= 1;
@@ -170,7 +188,7 @@ impl ClaimLog {
         state.flying += 1;
         // Of a log before this one, the log before says it.
         let durable = if durable >= first { durable } else { Sequence::ZERO };
-        Ok(state.claim(stream, durable))
+        Ok(Claim { waited, ..state.claim(stream, durable) })
     }
 
     /// The last sequence of `records`, if they can follow.
@@ -443,15 +461,18 @@ impl State {
             let beyond = stream.saturating_sub(tail.room).div_ceil(PAGE_STREAM_BYTES);
             self.open = tail.room + beyond * PAGE_STREAM_BYTES - stream;
             self.end += beyond as u64 * PAGE;
-            return Claim { start, stop: self.end, tail: Some(tail), durable };
+            let tail = Some(tail);
+            return Claim { start, stop: self.end, tail, durable, padding: 0, waited: false };
         }
         self.tail = None;
-        self.padding += self.open as u64;
+        // Less than a page.
+        let padding = self.open as u32;
+        self.padding += u64::from(padding);
         let pages = stream.div_ceil(PAGE_STREAM_BYTES);
         self.open = pages * PAGE_STREAM_BYTES - stream;
         let start = self.end;
         self.end += pages as u64 * PAGE;
-        Claim { start, stop: self.end, tail: None, durable }
+        Claim { start, stop: self.end, tail: None, durable, padding, waited: false }
     }
 }
 

@@ -233,8 +233,8 @@ fn a_lone_writer_fills_pages() {
     }
 }
 
-#[test]
-fn groups_that_fly_have_pages_of_their_own_and_padding_is_at_most_half() {
+/// Whether the group that follows three in flight waited for them.
+fn waits_for_three_in_flight() -> bool {
     let harness = Harness::new(Shape::PAGES);
     let log = harness.claim_log(header(1));
     let payload = vec![7; 10];
@@ -243,16 +243,37 @@ fn groups_that_fly_have_pages_of_their_own_and_padding_is_at_most_half() {
     let write = |claim, first| log.write(claim, &[record(first)], Durability::Sync).unwrap();
     let flying = [1, 2, 3].map(|first| (claim(first), first));
     assert_eq!(log.bytes(), 4 * 4096);
-    std::thread::scope(|scope| {
+    // A page takes 4,024 bytes, and a record has a header of 24.
+    let padding = flying.each_ref().map(|(claim, _)| (claim.padding_bytes(), claim.waited()));
+    assert_eq!(padding, [(0, false), (4024 - 34, false), (4024 - 34, false)]);
+    let waited = std::thread::scope(|scope| {
         // Nearly all of these pages is padding: the next group waits, and continues the last.
-        let next = scope.spawn(|| claim(4));
+        let (comes, is_there) = std::sync::mpsc::channel();
+        let next = scope.spawn(move || {
+            comes.send(()).unwrap();
+            claim(4)
+        });
+        is_there.recv().unwrap();
+        // It ends at once where the claim did not wait.
+        let _is_over = is_there.recv_timeout(std::time::Duration::from_millis(1));
         for (claim, first) in flying {
             write(claim, first);
         }
-        write(next.join().unwrap(), 4);
+        let next = next.join().unwrap();
+        let waited = next.waited();
+        assert_eq!(next.padding_bytes(), 0);
+        write(next, 4);
+        waited
     });
     assert_eq!(log.bytes(), 4 * 4096);
     assert_eq!(harness.replay().unwrap().0.len(), 4);
+    waited
+}
+
+#[test]
+fn groups_that_fly_have_pages_of_their_own_and_padding_is_at_most_half() {
+    // It does not where the three are written before its thread comes so far.
+    assert!((0..1000).any(|_| waits_for_three_in_flight()));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::figures::Figures;
 use crate::output::Output;
 use crate::table::Table;
 use crate::text;
-use thermocline::{HitStats, IndexStats, Mode, RegionStats, Stats, TierStats};
+use thermocline::{HitStats, IndexStats, Mode, RegionStats, Stats, TierStats, TransactionStats};
 use thermocline_foundation::ByteSize;
 
 /// Prints the statistics.
@@ -176,6 +176,9 @@ fn print_all(stats: &Stats, output: &mut Output) -> Result<()> {
     if stats.log.groups > 0 {
         log(stats).print("Log, since the database was opened", output)?;
     }
+    if stats.transactions != TransactionStats::default() {
+        transactions(stats).print("Transactions, since the database was opened", output)?;
+    }
     if stats.requests.threads > 0 {
         requests(stats).print("Asynchronous requests, since the database was opened", output)?;
         loggers(stats)
@@ -293,6 +296,8 @@ pub fn log(stats: &Stats) -> Table {
         ("  99 of 100 within", text::span_s(log.p99_s)),
         ("  over a second", text::count(log.slow)),
         ("  bytes a second of one", ByteSize(log.bytes_per_s() as u64).to_string()),
+        ("padding between groups", ByteSize(log.padding_bytes).to_string()),
+        ("  groups that waited so that there is less", text::count(log.padding_waits)),
         ("writers waited for a memtable", seconds(log.memtable_stalls, log.memtable_stalled_s)),
         ("writers waited for a log", seconds(log.log_stalls, log.log_stalled_s)),
         ("writers delayed, since the database was made", format!("{:.2} s", operations.delayed_s)),
@@ -355,6 +360,21 @@ pub fn requests(stats: &Stats) -> Table {
         ("refused as busy", text::count(requests.refused)),
     ] {
         table.row([what.to_owned(), amount]);
+    }
+    table
+}
+
+/// Transactions and conditional writes that came second, and what they waited for.
+pub fn transactions(stats: &Stats) -> Table {
+    let counts = &stats.transactions;
+    let mut table = Table::new(&["what", ">amount"]);
+    for (what, count) in [
+        ("pessimistic transactions open now", counts.open_pessimistic),
+        ("conflicts: another write came first", counts.conflicts),
+        ("deadlocks", counts.deadlocks),
+        ("waits for a lock that timed out", counts.lock_timeouts),
+    ] {
+        table.row([what.to_owned(), text::count(count)]);
     }
     table
 }

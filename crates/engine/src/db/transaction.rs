@@ -165,17 +165,19 @@ impl Transaction {
     fn lock(&mut self, key: &[u8]) -> Result<bool> {
         let Some(locks) = &mut self.locks else { return Ok(false) };
         let mut patience = Patience::new(lock_timeout(&self.engine, &self.options));
-        locks.held.take(key, &mut patience)
+        let taken = locks.held.take(key, &mut patience);
+        taken.inspect_err(|error| self.engine.locks().tally.note(error))
     }
 
     /// A conflict at once where `key` was written after `base`.
     fn require_unchanged(&self, key: &[u8], base: Sequence) -> Result<()> {
         let newest = self.engine.reader().newest(key)?;
-        if newest.is_some_and(|newest| newest.sequence() > base) {
-            Err(conflict(key))
-        } else {
-            Ok(())
+        if newest.is_none_or(|newest| newest.sequence() <= base) {
+            return Ok(());
         }
+        let error = conflict(key);
+        self.engine.locks().tally.note(&error);
+        Err(error)
     }
 
     /// Sets `key` to `value` at the commit. Pessimistic, the lock of the key is taken now, and a

@@ -42,6 +42,10 @@ impl Engine {
     /// As [`Engine::write`], if what the batch builds on has not changed; an error of kind
     /// `Conflict` where it has.
     pub fn commit(&self, commit: Commit) -> Result<Sequence> {
+        self.try_commit(commit).inspect_err(|error| self.locks.tally.note(error))
+    }
+
+    fn try_commit(&self, commit: Commit) -> Result<Sequence> {
         let Commit { encoded, count, durability, footprint, lock_timeout, has_locks } = commit;
         // Held until what they are for is published, or refused.
         let mut locks = None;

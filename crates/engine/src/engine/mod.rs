@@ -210,7 +210,7 @@ impl Engine {
         &self.versions
     }
 
-    #[cfg(test)]
+    /// The locks of keys.
     pub fn locks(&self) -> &Arc<Locks> {
         &self.locks
     }

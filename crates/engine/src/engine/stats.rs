@@ -17,6 +17,7 @@ use crate::settings::{Preset, Settings};
 use crate::shared::hits::HitStats;
 use crate::shared::totals::{Count, Totals};
 use crate::table_set::table::Table;
+use crate::transaction::tally::TransactionStats;
 use crate::versions::Version;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -64,6 +65,9 @@ pub struct Stats {
     /// Asynchronous requests.
     #[serde(default)]
     pub requests: RequestStats,
+    /// Transactions and conditional writes that came second, since the opening.
+    #[serde(default)]
+    pub transactions: TransactionStats,
     /// Files that are open, and may be.
     #[serde(default)]
     pub open_files: OpenFileStats,
@@ -108,6 +112,7 @@ impl Stats {
             region: None,
             index: None,
             requests: RequestStats::default(),
+            transactions: TransactionStats::default(),
             open_files: OpenFileStats::default(),
             activity: ActivityStats::default(),
             sequence: 0,
@@ -309,6 +314,7 @@ impl Engine {
             region: self.front.region_stats(),
             index: self.layout.locator().index().map(|index| index.stats()),
             requests: self.requests.stats(),
+            transactions: self.locks.stats(),
             open_files: self.open_file_stats(),
             fast_levels: self.shared.placement.fast_levels(),
             levels,

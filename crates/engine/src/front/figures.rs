@@ -43,6 +43,10 @@ pub struct LogStats {
     pub p99_s: f64,
     /// Those that took longer than a second.
     pub slow: u64,
+    /// Bytes of the log that groups left empty behind them, because the next one flew beside them.
+    pub padding_bytes: u64,
+    /// Times that a group waited for the one before it, so that less of the log is empty.
+    pub padding_waits: u64,
     /// Groups that are on their way at this moment.
     pub flying: u64,
     /// For how long the oldest of them has been, in seconds.
@@ -134,6 +138,8 @@ pub(super) struct Figures {
     durable_ns: AtomicU64,
     times: Times,
     slow: AtomicU64,
+    padding_bytes: AtomicU64,
+    padding_waits: AtomicU64,
     pub memtable_stalls: Stalls,
     pub log_stalls: Stalls,
 }
@@ -158,6 +164,16 @@ impl Figures {
         before
     }
 
+    /// A group has its place in a log, `padding_bytes` behind the one before.
+    pub fn note_padding(&self, padding_bytes: u64, waited: bool) {
+        if padding_bytes > 0 {
+            self.padding_bytes.fetch_add(padding_bytes, Relaxed);
+        }
+        if waited {
+            self.padding_waits.fetch_add(1, Relaxed);
+        }
+    }
+
     /// Bytes written durably.
     pub fn durable_bytes(&self) -> u64 {
         self.durable_bytes.load(Relaxed)
@@ -179,6 +195,8 @@ impl Figures {
             p50_s: self.times.percentile(50),
             p99_s: self.times.percentile(99),
             slow: self.slow.load(Relaxed),
+            padding_bytes: self.padding_bytes.load(Relaxed),
+            padding_waits: self.padding_waits.load(Relaxed),
             flying,
             oldest_flying_s: oldest_ns as f64 / 1e9,
             memtable_stalls: self.memtable_stalls.count.load(Relaxed),

@@ -128,6 +128,7 @@ impl Logged {
             }
             Records::SideBySide(claims) => {
                 let claim = claims.claim(records, self.versions.window.durable())?;
+                self.figures.note_padding(claim.padding_bytes(), claim.waited());
                 self.queue.set_gathers(claims.is_padded());
                 let has_buffered = std::mem::replace(&mut turnstile.has_buffered, !asked);
                 let covers = asked && has_buffered && !planted(Planted::BufferedBeforeSyncIgnored);

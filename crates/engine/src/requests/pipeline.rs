@@ -162,6 +162,7 @@ impl Pipeline {
                 continue;
             }
             let outcome = outcome.map_err(failure);
+            let outcome = outcome.inspect_err(|error| self.locks.tally.note(error));
             // Before the ticket is answered: its caller may go for the same keys.
             write.locks = None;
             match write.answer {
@@ -205,6 +206,7 @@ impl Pipeline {
     fn refuse(&self, mut write: Write, error: Error) {
         // Before the ticket is answered: its caller may go for the same keys.
         write.locks = None;
+        self.locks.tally.note(&error);
         let released = Released { queue: &self.queue, share: write.share };
         match write.answer {
             Answer::Written(promise) => {

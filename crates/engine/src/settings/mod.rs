@@ -143,9 +143,9 @@ pub struct Settings {
     /// Written but unsynced log bytes after which a background sync starts, at least 64 KiB;
     /// default 8 MiB.
     pub background_sync_bytes: ByteSize,
-    /// Groups of synced writes in flight at once, 1 to 16; default 1: one group after the other.
-    /// More where the device takes several writes at a time and many threads write (SpanDB, section
-    /// 4.2). Only with `durability = "sync"`.
+    /// Groups of synced writes in flight at once, of all callers, 1 to 16; default 1: one group
+    /// after the other. More where the device takes several writes at a time and many threads write
+    /// (SpanDB, section 4.2). Only with `durability = "sync"`.
     #[serde(skip_serializing_if = "is_one")]
     pub log_writes: u32,
     /// Where tables go, with the preset `leveled` over two tiers or more: `room`, the default, has
@@ -156,11 +156,13 @@ pub struct Settings {
     /// default.
     #[serde(skip_serializing_if = "placement::is_room")]
     pub placement: PlacementChoice,
-    /// Use of the fast tier, in percent of what it can move, below which `bandwidth` sends a level
-    /// more there; 0 to `bandwidth_high`, default 40.
+    /// Use of the fast tier, in percent of what it can move, below which `bandwidth` begins to send
+    /// levels there, one after three seconds, and goes on until the use is high or the tier full; 0
+    /// to `bandwidth_high`, default 40. To be lowered where writes must find the device idle.
     #[serde(skip_serializing_if = "placement::is_low")]
     pub bandwidth_low: u32,
-    /// Use from which on it sends a level less, up to 100; default 65.
+    /// Use from which on it sends a level less every three seconds, up to 100; default 65. Tables
+    /// that are there stay until they are merged.
     #[serde(skip_serializing_if = "placement::is_high")]
     pub bandwidth_high: u32,
     /// Bytes a second that the fast tier can move, 1 MiB and up, or 0, the default: as in its best
@@ -208,8 +210,9 @@ pub struct Settings {
     /// the process may not have, with what program and directories take, is refused at opening.
     #[serde(skip_serializing_if = "is_zero")]
     pub open_files: u32,
-    /// Asynchronous requests that may wait at once, 1 to 1,048,576; default 1,024. Beyond, callers
-    /// get an error of kind `Busy`. To be raised where bursts are longer and memory is there.
+    /// Asynchronous requests that may be on their way at once, from the call to the answer, 1 to
+    /// 1,048,576; default 1,024. Beyond, callers get an error of kind `Busy`. To be raised where
+    /// bursts are longer and memory is there.
     pub request_queue: u32,
     /// Bytes of these requests (keys, values, pages to come), 64 KiB and up; default 8 MiB. One
     /// request may go beyond. To be raised with the number, or where batches are long.
@@ -219,13 +222,14 @@ pub struct Settings {
     #[serde(skip_serializing_if = "is_zero")]
     pub request_workers: u32,
     /// Threads that write for asynchronous callers, 1 to 3; default 3, of which one is at work
-    /// unless all others wait for the device. To be lowered where a device takes one write at a
-    /// time, or where processors are few.
+    /// unless all others wait for the device; more than `log_writes` never write side by side. To
+    /// be lowered where a device takes one write at a time, or where processors are few.
     #[serde(skip_serializing_if = "waiting::is_most_loggers")]
     pub loggers_max: u32,
     /// How long a write waits for a lock that a transaction holds, before an error of kind
-    /// `LockTimeout`; 0 to 1 h, default 1 s. Transactions may have another. To be raised where
-    /// transactions take long and are worth waiting for, to be lowered where callers try again.
+    /// `LockTimeout`; 0, which does not wait, to 1 h; default 1 s. Transactions may have another.
+    /// To be raised where transactions take long and are worth waiting for, to be lowered where
+    /// callers try again.
     #[serde(skip_serializing_if = "waiting::is_default_timeout")]
     pub lock_timeout: Duration,
     /// Memory that the writes of a transaction may take, unless its options say otherwise; 4 KiB to

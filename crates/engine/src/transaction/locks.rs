@@ -15,6 +15,7 @@
 //! Threads: any; each owner is one thread at a time.
 
 use super::deadlock::{Owner, Waits, closed_circle};
+use super::tally::{Tally, TransactionStats};
 use crate::batch::BatchReader;
 use crate::error::{Error, ErrorKind, Result};
 use bytes::Bytes;
@@ -107,6 +108,8 @@ pub(crate) struct Locks {
     /// Pessimistic transactions that are open, and the bit [`SETTLED`].
     open: AtomicU64,
     last_owner: AtomicU64,
+    /// What callers heard of locks and conflicts.
+    pub tally: Tally,
     /// In a forked child another thread of its parent may hold a stripe for ever; nothing is let go
     /// there.
     process: OwnerProcess,
@@ -122,8 +125,14 @@ impl Locks {
             waits: Mutex::default(),
             open: 0.into(),
             last_owner: 0.into(),
+            tally: Tally::default(),
             process: OwnerProcess::default(),
         }
+    }
+
+    /// See [`TransactionStats`].
+    pub fn stats(&self) -> TransactionStats {
+        self.tally.stats(self.open.load(Ordering::Relaxed) & !SETTLED)
     }
 
     /// A pessimistic transaction is open: each write needs the locks of its keys.

@@ -33,6 +33,7 @@ mod locks;
 pub(crate) mod options;
 mod reads;
 pub(crate) mod savepoint;
+pub(crate) mod tally;
 mod validation;
 
 pub(crate) use check::{Check, Recent, Refused};

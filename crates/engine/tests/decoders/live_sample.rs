@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use thermocline::{
     ActivityStats, Amplification, CacheStats, DemotionStats, FastTierStats, HitStats, LevelStats,
     LiveMark, LiveStats, LogStats, LoggerStats, MemoryStats, Mode, OpenFileStats, OperationStats,
-    Preset, RequestStats, RuleStats, SlotStats, Stats, TierStats, WearStats,
+    Preset, RequestStats, RuleStats, SlotStats, Stats, TierStats, TransactionStats, WearStats,
 };
 
 /// The figures.
@@ -59,6 +59,12 @@ pub fn live_stats() -> LiveStats {
         region: None,
         index: None,
         requests: requests(),
+        transactions: TransactionStats {
+            open_pessimistic: 1,
+            conflicts: 29,
+            deadlocks: 30,
+            lock_timeouts: 31,
+        },
         open_files: OpenFileStats {
             open: 500,
             open_max: Some(512),
@@ -203,6 +209,8 @@ fn log() -> LogStats {
         p50_s: 0.000_125,
         p99_s: 0.25,
         slow: 24,
+        padding_bytes: 27 << 10,
+        padding_waits: 28,
         flying: 2,
         oldest_flying_s: 0.125,
         memtable_stalls: 25,

@@ -2,7 +2,9 @@
 //! find.
 
 use super::support::*;
-use crate::{ByteSize, Db, Durability, ErrorKind, Settings, WriteBatch};
+use crate::{
+    ByteSize, Db, Durability, ErrorKind, Isolation, Settings, TransactionOptions, WriteBatch,
+};
 use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::Devices;
@@ -285,6 +287,38 @@ fn conditions_see_groups_that_are_on_their_way() {
     check(2000, one_of_three_claims_a_key);
 }
 
+/// Each of three adds a key to a range that it found empty: one does, and the others see that it
+/// came first, also while it is on its way to the log.
+fn one_of_three_fills_an_empty_range() {
+    let devices = Arc::new(FragileDevices::default());
+    let db = create_with(&devices, &Settings { log_writes: 3, ..settings() });
+    let writers = (0..3).map(|writer| {
+        let db = db.clone();
+        spawn(move || {
+            let isolation = Isolation::Serializable;
+            let options = TransactionOptions { isolation, ..TransactionOptions::default() };
+            let mut of = db.transaction(options);
+            if of.scan().prefix("range/").into_iter().next().is_some() {
+                return false;
+            }
+            of.put(key(writer, "range/"), value(writer, 8)).unwrap();
+            match of.commit() {
+                Err(error) if error.kind() == ErrorKind::Conflict => false,
+                committed => committed.map(|_| true).unwrap(),
+            }
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    let filled: Vec<_> = join(writers);
+    assert_eq!(filled.iter().filter(|filled| **filled).count(), 1, "{filled:?}");
+    assert_eq!(db.scan().prefix("range/").into_iter().count(), 1);
+}
+
+#[test]
+fn ranges_see_groups_that_are_on_their_way() {
+    check(2000, one_of_three_fills_an_empty_range);
+}
+
 /// The tester tested: the schedules above find each mistake of a parallel log that takes threads.
 #[cfg(feature = "planted-bugs")]
 #[test]
@@ -300,6 +334,7 @@ fn schedules_find_the_mistakes_of_a_parallel_log() {
         (Planted::InsertAfterFreeze, prefix),
         (Planted::VisibleBeforeDurable, what_a_reader_saw_outlives_loss_of_power),
         (Planted::ChecksMissFlyingGroups, one_of_three_claims_a_key),
+        (Planted::ChecksMissFlyingGroups, one_of_three_fills_an_empty_range),
     ] {
         let found = std::panic::catch_unwind(|| with(bug, || check(4000, test)));
         assert!(found.is_err(), "4000 schedules do not show {}", bug.name());
