@@ -415,6 +415,9 @@ bugs! {
     /// Leak · a file of the block cache that leaves is not deleted · reads until the cache is full,
     /// counting files.
     CacheFileLeaked,
+    /// Dictionary not bound to its table · the cache knows a prepared dictionary by no table, so
+    /// blocks of one meet that of another · two tables with dictionaries, reads.
+    DictionaryOfOtherTable,
     /// Names over links · a link replaces another before what it names is synced · a file is
     /// renamed over another before its own sync, power cut.
     LinkSwitchedUnsynced,

@@ -11,6 +11,7 @@ use crate::filter;
 use crate::format::{BLOCK_TRAILER_BYTES, BlockAddress, Footer, PAGE};
 use crate::index::{data_address, partition_addresses};
 use crate::key::compare_words;
+use crate::properties::Properties;
 use bytes::Bytes;
 use std::cmp::Ordering;
 use thermocline_device::buffer::PAGE_BYTES;
@@ -31,6 +32,12 @@ pub fn seal(bytes: &mut [u8], place: &Place) {
     };
     seal_block(bytes, place, footer.properties);
     seal_block(bytes, place, footer.top_index);
+    let said = range(bytes, footer.properties).and_then(|range| {
+        Properties::decode(&bytes[range.start..range.end - BLOCK_TRAILER_BYTES]).ok()
+    });
+    for copy in said.and_then(|said| said.dictionary).into_iter().flatten() {
+        seal_block(bytes, place, copy);
+    }
     let partitions = |cursor: &Cursor| partition_addresses(cursor.value()).ok();
     for (index, filter) in entries(bytes, footer.top_index, Coding::Records, partitions) {
         seal_block(bytes, place, filter);

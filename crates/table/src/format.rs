@@ -4,6 +4,7 @@
 //! ```text
 //!   0          data_end                                              len - 4096     len
 //!   | data blocks | filter and index partitions | properties, top index | footer page |
+//!     between two copies of a dictionary, in version 3
 //!
 //!   block  = stored bytes | compression u8 | raw length u32 | checksum u32
 //!   footer = magic 8 | version u32 | zero u32 | data_end u64 | properties 12 | top index 12
@@ -50,9 +51,12 @@ pub(crate) fn bound_to(place: Place) -> Place {
 /// The page, as a file offset.
 pub const PAGE: u64 = PAGE_BYTES as u64;
 
-/// The version that this software writes. Version 1, which it reads too, has index partitions of
-/// another coding.
-pub const VERSION: u32 = 2;
+/// The newest version: that of tables with a dictionary. Version 1, which is only read, has index
+/// partitions of another coding.
+pub const VERSION: u32 = 3;
+
+/// The version of tables without a dictionary.
+pub(crate) const VERSION_PLAIN: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"TC\x00table";
 const CHECKSUM_AT: usize = PAGE_BYTES - 4;
@@ -107,7 +111,8 @@ pub(crate) fn place_block(position: u64, len: u64, align_pages: bool) -> u64 {
 pub(crate) struct Footer {
     /// The version of the table.
     pub version: u32,
-    /// Where the data blocks end, in bytes from the start of the file.
+    /// Where the data blocks and the dictionary behind them end, in bytes from the start of the
+    /// file.
     pub data_end: u64,
     /// The properties block.
     pub properties: BlockAddress,
@@ -166,6 +171,11 @@ impl Footer {
     /// How the index partitions are stored.
     pub fn index_coding(&self) -> Coding {
         if self.version == 1 { Coding::Records } else { Coding::Addresses }
+    }
+
+    /// The table has a dictionary.
+    pub fn has_dictionary(&self) -> bool {
+        self.version > VERSION_PLAIN
     }
 
     fn take(decoder: &mut Decoder<'_>) -> Result<Self, DecodeError> {

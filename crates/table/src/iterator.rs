@@ -20,7 +20,8 @@ use crate::block_source::{BlockRead, Found};
 use crate::format::BlockAddress;
 use crate::key::{Trailer, seek_word};
 use crate::read_ahead::{Direction, ReadAhead, Reader};
-use crate::reader::{TableReader, open_shared, parse};
+use crate::reader::{HeldDictionary, TableReader};
+use crate::stored::parse;
 use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_device::{Buffer, Error, File, ReadAt, Result};
@@ -46,6 +47,8 @@ pub struct TableIterator {
     admitted: Option<BlockAddress>,
     /// The block that a seek awaited by itself, and where it lies.
     arrived: Option<(BlockAddress, Block)>,
+    /// Where the cache is not asked.
+    dictionary: HeldDictionary,
 }
 
 /// A read that a seek waits for; see [`TableIterator::begin`].
@@ -109,6 +112,7 @@ impl TableIterator {
             awaited: None,
             admitted: None,
             arrived: None,
+            dictionary: None,
             table,
         }
     }
@@ -413,7 +417,7 @@ impl TableIterator {
         let file = table.file();
         if self.read_ahead.streams() {
             let stored = self.read_ahead.block(address, direction)?;
-            let bytes = open_shared(file, address, &stored)?;
+            let bytes = table.open_shared(address, &stored, Some(&mut self.dictionary))?;
             self.data.set_block(parse(file, address, bytes, Coding::Records)?);
             return Ok(());
         }
@@ -459,7 +463,7 @@ impl TableIterator {
     fn take_from_window(&mut self, address: BlockAddress, direction: Direction) -> Motion {
         let (table, file) = (&self.table, self.table.file());
         let stored = self.read_ahead.block(address, direction)?;
-        let shared = open_shared(file, address, &stored)?;
+        let shared = table.open_shared(address, &stored, None)?;
         if self.admitted.take() == Some(address) {
             table.offer(address, &stored);
         }

@@ -3,11 +3,13 @@
 //!
 //! ```text
 //!   properties block = (tag varint | length varint | bytes)*
-//!   bytes            = a key, or a number as a varint
+//!   bytes            = a key, a number as a varint, or an address as two
 //! ```
 //! Invariants: tags ascend and occur once; unknown tags are ignored; a known one that is missing is
 //! zero or empty.
 
+use crate::dictionary::Copies;
+use crate::format::{BLOCK_TRAILER_BYTES, BlockAddress};
 use thermocline_foundation::Sequence;
 use thermocline_foundation::coding::{DecodeError, Decoder, put_bytes, put_varint};
 
@@ -38,9 +40,19 @@ pub struct Properties {
     pub largest_key: Vec<u8>,
     /// Filter bits a key; 0 for no filter.
     pub filter_bits_per_key: u8,
+    /// Where the copies of the table's dictionary lie, if it has one.
+    pub dictionary: Option<Copies>,
+    /// What the dictionary saves, its copies counted, as far as the first blocks tell.
+    pub dictionary_saved_bytes: u64,
 }
 
 impl Properties {
+    /// Bytes of the table's dictionary; 0 where it has none.
+    pub fn dictionary_bytes(&self) -> u64 {
+        let stored = self.dictionary.map_or(0, |[first, _]| first.len as usize);
+        stored.saturating_sub(BLOCK_TRAILER_BYTES) as u64
+    }
+
     /// The properties block.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let numbers = [
@@ -62,6 +74,18 @@ impl Properties {
             put_varint(&mut out, tag);
             put_bytes(&mut out, &bytes);
         }
+        if let Some([first, second]) = self.dictionary {
+            for (tag, copy) in [(11, first), (12, second)] {
+                let mut bytes = Vec::new();
+                copy.put(&mut bytes);
+                put_varint(&mut out, tag);
+                put_bytes(&mut out, &bytes);
+            }
+            let mut bytes = Vec::new();
+            put_varint(&mut bytes, self.dictionary_saved_bytes);
+            put_varint(&mut out, 13);
+            put_bytes(&mut out, &bytes);
+        }
         for (tag, key) in [(32, &self.smallest_key), (33, &self.largest_key)] {
             put_varint(&mut out, tag);
             put_bytes(&mut out, key);
@@ -73,6 +97,7 @@ impl Properties {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut decoder = Decoder::new(bytes);
         let mut it = Self::default();
+        let mut copies = [None, None];
         while !decoder.is_empty() {
             let (tag, bytes) = (decoder.varint()?, decoder.bytes()?);
             let number = || Decoder::new(bytes).varint();
@@ -90,10 +115,16 @@ impl Properties {
                     let bits = u8::try_from(number()?);
                     it.filter_bits_per_key = bits.map_err(|_| DecodeError::Overflow)?;
                 }
+                11 => copies[0] = Some(BlockAddress::take(&mut Decoder::new(bytes))?),
+                12 => copies[1] = Some(BlockAddress::take(&mut Decoder::new(bytes))?),
+                13 => it.dictionary_saved_bytes = number()?,
                 32 => it.smallest_key = bytes.to_vec(),
                 33 => it.largest_key = bytes.to_vec(),
                 _ => {}
             }
+        }
+        if let [Some(first), Some(second)] = copies {
+            it.dictionary = Some([first, second]);
         }
         Ok(it)
     }
@@ -112,6 +143,8 @@ mod tests {
             smallest_key: b"cold".to_vec(),
             largest_key: b"warm".to_vec(),
             filter_bits_per_key: 10,
+            dictionary: Some([0, 1 << 40].map(|offset| BlockAddress { offset, len: 1 << 14 })),
+            dictionary_saved_bytes: 1 << 33,
             ..Properties::default()
         };
         let mut bytes = properties.encode();

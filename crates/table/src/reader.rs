@@ -10,7 +10,8 @@
 //!    matched.
 //! 2. No memory is allocated for a length before the length was checked against the file and the
 //!    format's limits.
-//! 3. Only verified blocks enter the cache, and partitions that their writer had in memory.
+//! 3. Only verified blocks and dictionaries enter the cache, and partitions that their writer had
+//!    in memory.
 //! 4. Blocks are read where a second level below the cache says, if there is one
 //!    (`block_source.rs`); a wrong copy costs another read, never an error.
 //!
@@ -23,23 +24,23 @@
 use crate::block::{Block, Broken, Coding, Cursor, Lookup};
 use crate::block_cache::{BlockCache, BlockClass, weight_bytes};
 use crate::block_source::{BlockKey, BlockRead, Found};
+use crate::dictionary;
 use crate::filter::{key_hash, may_contain};
-use crate::format::{
-    BLOCK_TRAILER_BYTES, BlockAddress, Footer, PAGE, RAW_BLOCK_BYTES_MAX, bound_to,
-};
+use crate::format::{BLOCK_TRAILER_BYTES, BlockAddress, Footer, PAGE};
 use crate::index::partition_addresses;
 use crate::iterator::TableIterator;
 use crate::key::{Trailer, seek_word};
 use crate::properties::Properties;
 use crate::read_ahead::ReadAhead;
+use crate::stored::{
+    Tail, check_block, length_of, parse, raw_of, read_block, shared_of, unpack_with,
+};
 use crate::tail_copy::{TailCopy, TailCounts};
 use crate::verify::{self, VerifySummary};
 use bytes::Bytes;
-use std::ops::Range;
 use std::sync::Arc;
 use thermocline_device::{Buffer, Error, File, ReadAt, Result, TierIndex};
-use thermocline_foundation::checksum::checksum;
-use thermocline_foundation::compression::{PLAIN, decompress};
+use thermocline_foundation::compression::{Dictionary, WITH_DICTIONARY};
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 
@@ -55,6 +56,9 @@ pub struct TableReader {
     partition_bytes: u64,
     copy: Mutex<Option<Arc<TailCopy>>>,
 }
+
+/// The dictionary of a table that is read past the cache, once a block needed it.
+pub(crate) type HeldDictionary = Option<Arc<Dictionary>>;
 
 /// Where the answer to a look-up is.
 #[derive(Clone, Debug)]
@@ -87,8 +91,17 @@ impl TableReader {
         let at = file_bytes - PAGE;
         let page = &tail.bytes[tail.bytes.len() - PAGE as usize..];
         let footer = Footer::decode(page, &file.place(at), &|| file.describe())?;
-        let properties = Properties::decode(&tail.block(&file, footer.properties)?)
-            .map_err(|error| Error::corrupt(file.describe(), footer.properties.offset, error))?;
+        let at = footer.properties.offset;
+        let mut properties = Properties::decode(&tail.block(&file, footer.properties)?)
+            .map_err(|error| Error::corrupt(file.describe(), at, error))?;
+        if footer.has_dictionary() {
+            let copies = properties.dictionary.ok_or("it does not say where its dictionary is");
+            copies
+                .and_then(|copies| dictionary::check(copies, footer.data_end))
+                .map_err(|why| Error::corrupt(file.describe(), at, why))?;
+        } else {
+            properties.dictionary = None;
+        }
         let top = tail.block(&file, footer.top_index)?;
         let top = parse(&file, footer.top_index, top, Coding::Records)?;
         let (partition_bytes, copy) = (0, Mutex::new(None));
@@ -336,16 +349,16 @@ impl TableReader {
     fn receive(&self, read: &BlockRead, stored: Result<Buffer>) -> Result<Bytes> {
         let (file, address) = (&self.file, read.address);
         match &read.found {
-            Found::Refused => open_buffer(file, address, stored?),
+            Found::Refused => self.open_buffer(address, stored?),
             Found::Admitted => {
                 let stored = stored?;
                 let checked = check_block(file, address, &stored)?;
                 self.offer(address, &stored);
-                raw_of(file, address, checked, stored)
+                self.raw_of(address, checked, stored)
             }
             Found::Cached(at) => {
                 let copied = stored.and_then(|stored| match check_block(file, address, &stored) {
-                    Ok(checked) => raw_of(file, address, checked, stored),
+                    Ok(checked) => self.raw_of(address, checked, stored),
                     Err(_) if planted(Planted::CachedBlockNotVerified) => {
                         let raw_len = stored.len() - BLOCK_TRAILER_BYTES;
                         Ok(Bytes::copy_from_slice(&stored[..raw_len]))
@@ -359,10 +372,64 @@ impl TableReader {
                     if let Some(second) = self.cache.second_level() {
                         second.failed(self.block_key(address), at, &why);
                     }
-                    read_block(file, address)
+                    self.read_block(address)
                 })
             }
         }
+    }
+
+    /// Reads a block past the cache and gives its raw bytes, verified.
+    pub(crate) fn read_block(&self, address: BlockAddress) -> Result<Bytes> {
+        self.open_buffer(address, self.file.read(address.offset, address.len as usize)?)
+    }
+
+    fn open_buffer(&self, address: BlockAddress, buffer: Buffer) -> Result<Bytes> {
+        self.raw_of(address, check_block(&self.file, address, &buffer)?, buffer)
+    }
+
+    /// As the function of that name, with the table's dictionary where the block leans on it.
+    fn raw_of(&self, address: BlockAddress, checked: (u8, usize), buffer: Buffer) -> Result<Bytes> {
+        match (checked, self.properties.dictionary) {
+            ((WITH_DICTIONARY, raw_len), Some(copies)) => {
+                let dictionary = self.dictionary(copies, true)?;
+                unpack_with(&dictionary, &self.file, address, raw_len, &buffer)
+            }
+            _ => raw_of(&self.file, address, checked, buffer),
+        }
+    }
+
+    /// The raw bytes of the block stored in `stored`, sharing its memory where they are plain. A
+    /// caller that reads past the cache holds the table's dictionary in `held` from block to block.
+    pub(crate) fn open_shared(
+        &self,
+        address: BlockAddress,
+        stored: &Bytes,
+        held: Option<&mut HeldDictionary>,
+    ) -> Result<Bytes> {
+        match (check_block(&self.file, address, stored)?, self.properties.dictionary) {
+            ((WITH_DICTIONARY, raw_len), Some(copies)) => {
+                let dictionary = match held {
+                    None => self.dictionary(copies, true)?,
+                    Some(Some(dictionary)) => Arc::clone(dictionary),
+                    Some(held) => Arc::clone(held.insert(self.dictionary(copies, false)?)),
+                };
+                unpack_with(&dictionary, &self.file, address, raw_len, stored)
+            }
+            (checked, _) => shared_of(&self.file, address, checked, stored),
+        }
+    }
+
+    /// The dictionary, prepared: from the cache, or read and kept there where `cached`.
+    fn dictionary(&self, copies: dictionary::Copies, cached: bool) -> Result<Arc<Dictionary>> {
+        let number = self.file.number();
+        if let Some(dictionary) = self.cache.dictionary(number) {
+            return Ok(dictionary);
+        }
+        let dictionary = dictionary::read(&self.file, copies)?;
+        if cached {
+            self.cache.insert_dictionary(number, Arc::clone(&dictionary));
+        }
+        Ok(dictionary)
     }
 
     /// Index and filter partition of an entry of the top index.
@@ -477,138 +544,8 @@ impl TableReader {
     }
 }
 
-/// The last bytes of a file, read at once: footer, properties and, but in large tables, top index.
-pub(crate) struct Tail {
-    start: u64,
-    pub bytes: Bytes,
-}
-
-/// Four pages: room for the top index of about 250 partitions.
-const TAIL_BYTES: u64 = 16 << 10;
-
-impl Tail {
-    pub fn read(file: &File, file_bytes: u64) -> Result<Self> {
-        let start = file_bytes.saturating_sub(TAIL_BYTES);
-        let bytes = Bytes::from_owner(file.read(start, (file_bytes - start) as usize)?);
-        Ok(Self { start, bytes })
-    }
-
-    /// Where the block at `address` lies in the tail, if it does.
-    pub fn range_of(&self, address: BlockAddress) -> Option<Range<usize>> {
-        let end = self.start + self.bytes.len() as u64;
-        if address.offset < self.start || address.end() > end {
-            return None;
-        }
-        let at = (address.offset - self.start) as usize;
-        Some(at..at + address.len as usize)
-    }
-
-    /// The raw bytes of a block, in memory of their own, from the tail where it lies in it.
-    fn block(&self, file: &File, address: BlockAddress) -> Result<Bytes> {
-        let Some(range) = self.range_of(address) else { return read_block(file, address) };
-        let stored = self.bytes.slice(range);
-        open_shared(file, address, &stored).map(|raw| Bytes::copy_from_slice(&raw))
-    }
-}
-
-/// The length of a table's file, which is whole pages.
-pub(crate) fn length_of(file: &File) -> Result<u64> {
-    let file_bytes = file.len()?;
-    if file_bytes < PAGE || !file_bytes.is_multiple_of(PAGE) {
-        let why = format!("its length of {file_bytes} bytes is not that of a table");
-        return Err(Error::corrupt(file.describe(), 0, why));
-    }
-    Ok(file_bytes)
-}
-
 /// Carries out `read`, of a block of `table`.
 fn read_now(read: &BlockRead, table: &File) -> Result<Buffer> {
     let ReadAt { file, offset, len } = read.read_at(table);
     file.read(offset, len)
-}
-
-/// Reads a block past the cache and gives its raw bytes, verified.
-pub(crate) fn read_block(file: &File, address: BlockAddress) -> Result<Bytes> {
-    let buffer = file.read(address.offset, address.len as usize)?;
-    open_buffer(file, address, buffer)
-}
-
-/// The raw bytes of the block that was read into `buffer`, in memory of their own size.
-pub(crate) fn open_buffer(file: &File, address: BlockAddress, buffer: Buffer) -> Result<Bytes> {
-    let checked = check_block(file, address, &buffer)?;
-    raw_of(file, address, checked, buffer)
-}
-
-/// The raw bytes of the block in `buffer`, of which [`check_block`] says compression and length.
-fn raw_of(
-    file: &File,
-    address: BlockAddress,
-    (kind, raw_len): (u8, usize),
-    buffer: Buffer,
-) -> Result<Bytes> {
-    if kind != PLAIN {
-        return unpack(file, address, kind, raw_len, &buffer);
-    }
-    // Large blocks keep the buffer they were read into: rounding to pages wastes little of it,
-    // copying much time.
-    if buffer.capacity() - raw_len <= raw_len / 8 {
-        return Ok(Bytes::from_owner(buffer).slice(..raw_len));
-    }
-    Ok(Bytes::copy_from_slice(&buffer[..raw_len]))
-}
-
-/// The raw bytes of the block stored in `stored`, sharing its memory where they are plain.
-pub(crate) fn open_shared(file: &File, address: BlockAddress, stored: &Bytes) -> Result<Bytes> {
-    match check_block(file, address, stored)? {
-        (PLAIN, raw_len) => Ok(stored.slice(..raw_len)),
-        (kind, raw_len) => unpack(file, address, kind, raw_len, stored),
-    }
-}
-
-/// Checks a stored block against its place, and gives compression and raw length.
-fn check_block(file: &File, address: BlockAddress, stored: &[u8]) -> Result<(u8, usize)> {
-    let corrupt = |why: &str| Error::corrupt(file.describe(), address.offset, why);
-    let Some((body, sum)) = stored.split_last_chunk::<4>() else {
-        return Err(corrupt("a block is shorter than its trailer"));
-    };
-    if stored.len() != address.len as usize || body.len() < BLOCK_TRAILER_BYTES - 4 {
-        return Err(corrupt("a block is not as long as its index says"));
-    }
-    let sound = checksum(&bound_to(file.place(address.offset)), body) == u32::from_le_bytes(*sum);
-    if !sound && !planted(Planted::BlockNotChecked) {
-        return Err(corrupt(
-            "a block's checksum does not match; restore the file from a checkpoint",
-        ));
-    }
-    let stored_len = body.len() + 4 - BLOCK_TRAILER_BYTES;
-    let trailer = &body[stored_len..];
-    let raw_len = u32::from_le_bytes([trailer[1], trailer[2], trailer[3], trailer[4]]) as usize;
-    if raw_len > RAW_BLOCK_BYTES_MAX || (trailer[0] == PLAIN && raw_len != stored_len) {
-        return Err(corrupt("a block's length cannot be"));
-    }
-    Ok((trailer[0], raw_len))
-}
-
-fn unpack(
-    file: &File,
-    address: BlockAddress,
-    kind: u8,
-    raw_len: usize,
-    stored: &[u8],
-) -> Result<Bytes> {
-    let packed = &stored[..stored.len() - BLOCK_TRAILER_BYTES];
-    decompress(kind, packed, raw_len)
-        .map(Bytes::from)
-        .map_err(|why| Error::corrupt(file.describe(), address.offset, format!("a block: {why}")))
-}
-
-/// A block of entries from its raw bytes.
-pub(crate) fn parse(
-    file: &File,
-    address: BlockAddress,
-    bytes: Bytes,
-    coding: Coding,
-) -> Result<Block> {
-    Block::parse(bytes, address.offset, coding)
-        .map_err(|why| Error::corrupt(file.describe(), address.offset, why))
 }

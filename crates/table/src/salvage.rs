@@ -2,16 +2,20 @@
 //!
 //! 1. An entry is given out only from a block whose checksum matches, and behind the one before it.
 //! 2. A damaged data block costs the keys between the separator before it and its own; a damaged
-//!    index partition those of all its blocks, unless a single flipped bit is turned back.
+//!    index partition those of all its blocks, unless a single flipped bit is turned back. Where
+//!    both copies of a dictionary are damaged, a single flipped bit of one is turned back, too.
 //! 3. Filters are not looked at: the file that is written gets its own.
 //!
 //! Any thread; reads block by block, so it is for tables that are known to be damaged.
 
 use crate::block::{Block, Coding, Cursor};
 use crate::block_cache::BlockCache;
+use crate::dictionary;
 use crate::format::{BlockAddress, Footer, PAGE, bound_to};
 use crate::key::{Trailer, compare_words};
-use crate::reader::{TableReader, Tail, length_of, open_buffer, parse, read_block};
+use crate::reader::{HeldDictionary, TableReader};
+use crate::stored::{Tail, length_of, open_buffer, parse};
+use bytes::Bytes;
 use std::cmp::Ordering;
 use std::sync::Arc;
 use thermocline_device::{Error, ErrorKind, File, Result};
@@ -75,7 +79,8 @@ fn mend_sealed(place: &Place, sealed: &mut [u8]) {
 }
 
 fn salvage(table: &TableReader, visit: &mut SalvageVisit<'_>) -> Result<Vec<LostBlocks>> {
-    let mut walk = Walk { table, visit, last: None, after: None, lost: Vec::new() };
+    let dictionary = mended_dictionary(table);
+    let mut walk = Walk { table, visit, last: None, after: None, lost: Vec::new(), dictionary };
     let broken = |why| table.broken(table.top(), why);
     let mut top = Cursor::new(table.top().clone());
     top.seek_first().map_err(broken)?;
@@ -96,6 +101,7 @@ struct Walk<'a, 'b> {
     /// What was looked at so far ends with this key.
     after: Option<Vec<u8>>,
     lost: Vec<LostBlocks>,
+    dictionary: HeldDictionary,
 }
 
 impl Walk<'_, '_> {
@@ -135,7 +141,12 @@ impl Walk<'_, '_> {
     /// Gives the entries of a block out. What is wrong with the block is the inner error.
     fn data_block(&mut self, address: BlockAddress) -> Result<Result<()>> {
         let file = self.table.file();
-        let read = read_block(file, address)
+        let read = file
+            .read(address.offset, address.len as usize)
+            .and_then(|stored| {
+                let stored = Bytes::from_owner(stored);
+                self.table.open_shared(address, &stored, Some(&mut self.dictionary))
+            })
             .and_then(|bytes| parse(file, address, bytes, Coding::Records));
         let block = match read {
             Ok(block) => block,
@@ -164,6 +175,21 @@ impl Walk<'_, '_> {
             Err(why) => broken(why),
         }
     }
+}
+
+/// The table's dictionary where neither copy is sound, a single flipped bit of one turned back.
+/// None where that is not needed, or does not help: then each block says what is wrong.
+fn mended_dictionary(table: &TableReader) -> HeldDictionary {
+    let (file, copies) = (table.file(), table.properties().dictionary?);
+    if dictionary::read(file, copies).is_ok() {
+        return None;
+    }
+    let mended = |address: BlockAddress| {
+        let mut buffer = file.read(address.offset, address.len as usize)?;
+        mend_sealed(&bound_to(file.place(address.offset)), &mut buffer);
+        open_buffer(file, address, buffer)
+    };
+    dictionary::read_by(file, copies, &mended).ok()
 }
 
 /// The index partition at `address`, a single flipped bit turned back.

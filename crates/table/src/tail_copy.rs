@@ -17,7 +17,7 @@
 //! Threads: any may read; one at a time makes the copy of a table.
 
 use crate::format::{BLOCK_TRAILER_BYTES, BlockAddress, PAGE};
-use crate::reader::open_buffer;
+use crate::stored::open_buffer;
 use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_device::{Error, ErrorKind, File, Result};

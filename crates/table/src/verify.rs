@@ -13,7 +13,8 @@ use crate::format::{BlockAddress, Footer, PAGE};
 use crate::key::{RecordKind, Trailer, compare_words};
 use crate::properties::Properties;
 use crate::read_ahead::{Direction, ReadAhead, Reader};
-use crate::reader::{TableReader, open_shared, parse, read_block};
+use crate::reader::{HeldDictionary, TableReader};
+use crate::stored::{parse, read_block};
 use bytes::Bytes;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -40,6 +41,7 @@ pub(crate) fn verify(table: &TableReader, progress: &mut dyn FnMut(u64)) -> Resu
     walk.moved(table.top(), table.top().check_restarts(true))?;
     let mut top = Cursor::new(table.top().clone());
     walk.moved(table.top(), top.seek_first())?;
+    walk.first_copy()?;
     let mut metadata = Vec::new();
     while top.valid() {
         let (index, filter) = table.partition(top.value())?;
@@ -47,6 +49,7 @@ pub(crate) fn verify(table: &TableReader, progress: &mut dyn FnMut(u64)) -> Resu
         walk.partition(index, filter, (top.key(), top.word()))?;
         walk.moved(table.top(), top.step())?;
     }
+    walk.second_copy()?;
     walk.cover_apart(BlockAddress { offset: table.footer().data_end, len: 0 })?;
     for address in metadata {
         walk.cover_apart(address)?;
@@ -63,6 +66,7 @@ struct Walk<'a> {
     covered: u64,
     seen: Properties,
     last: Option<(Vec<u8>, u64)>,
+    dictionary: HeldDictionary,
 }
 
 impl<'a> Walk<'a> {
@@ -70,7 +74,7 @@ impl<'a> Walk<'a> {
         let mode = ReadAhead::Stream { window_bytes: 1 << 20 };
         let reader = Reader::new(Arc::clone(table.file()), table.footer().data_end, mode);
         let seen = Properties { smallest_sequence: Sequence::MAX, ..Properties::default() };
-        Self { table, progress, reader, covered: 0, seen, last: None }
+        Self { table, progress, reader, covered: 0, seen, last: None, dictionary: None }
     }
 
     fn corrupt(&self, offset: u64, why: impl std::fmt::Display) -> Error {
@@ -106,6 +110,22 @@ impl<'a> Walk<'a> {
             gap => self.table.file().read(self.covered, gap as usize)?,
         };
         self.cover(address, &padding)
+    }
+
+    /// The copy of the dictionary before all data. Each copy must be sound, though one would do.
+    fn first_copy(&mut self) -> Result<()> {
+        let Some([first, second]) = self.table.properties().dictionary else { return Ok(()) };
+        let [one, other] = [first, second].map(|copy| read_block(self.table.file(), copy));
+        if one? != other? {
+            return Err(self.corrupt(second.offset, "the copies of the dictionary differ"));
+        }
+        self.cover_apart(first)
+    }
+
+    /// The copy behind all data.
+    fn second_copy(&mut self) -> Result<()> {
+        let copies = self.table.properties().dictionary;
+        copies.map_or(Ok(()), |[_, second]| self.cover_apart(second))
     }
 
     fn partition(
@@ -162,7 +182,8 @@ impl<'a> Walk<'a> {
         let stored = self.reader.block(with_gap, Direction::Forward)?;
         self.cover(address, &stored[..gap as usize])?;
         let stored = stored.slice(gap as usize..);
-        let block = parse(file, address, open_shared(file, address, &stored)?, Coding::Records)?;
+        let raw = self.table.open_shared(address, &stored, Some(&mut self.dictionary))?;
+        let block = parse(file, address, raw, Coding::Records)?;
         self.moved(&block, block.check_restarts(false))?;
         let mut cursor = Cursor::new(block.clone());
         self.moved(&block, cursor.seek_first())?;
@@ -250,6 +271,8 @@ impl<'a> Walk<'a> {
         let said = self.table.properties();
         self.seen.padding_bytes = said.padding_bytes;
         self.seen.filter_bits_per_key = said.filter_bits_per_key;
+        self.seen.dictionary = said.dictionary;
+        self.seen.dictionary_saved_bytes = said.dictionary_saved_bytes;
         if self.seen != *said {
             let why = "the table's counts or bounds are not those of its entries";
             return Err(self.corrupt(properties.offset, why));

@@ -16,21 +16,22 @@
 use crate::block::{Block, COUNT_BYTES, Coding};
 use crate::block_cache::BlockCache;
 use crate::builder::{BlockBuilder, SINGLE_ENTRY_TAIL};
+use crate::dictionary::{DICTIONARY_BYTES_MAX, Decided, Gathering, Samples, Training, Trial};
 use crate::filter::key_hash;
 use crate::format::{
     BLOCK_TRAILER_BYTES, BlockAddress, Footer, KEY_BYTES_MAX, PAGE, VALUE_BYTES_MAX, VERSION,
-    bound_to, place_block,
+    VERSION_PLAIN,
 };
 use crate::index::{IndexBuilder, separator};
 use crate::key::{RecordKind, Trailer, compare_words};
 use crate::properties::Properties;
-use crate::reader::parse;
+use crate::sink::Sink;
+use crate::stored::parse;
 use std::cmp::Ordering;
 use std::sync::Arc;
-use thermocline_device::{Buffer, Error, ErrorKind, File, Result};
-use thermocline_foundation::checksum::checksum_parts;
+use thermocline_device::{Error, ErrorKind, File, Result};
 use thermocline_foundation::compression::{Compression, Compressor, PLAIN};
-use thermocline_foundation::{Place, Planted, Sequence, planted, sync_site};
+use thermocline_foundation::{Planted, Sequence, planted, sync_site};
 
 /// How a table is laid out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +50,22 @@ pub struct TableOptions {
     /// Pad with zeros where a block would otherwise touch one page more than it must. On by
     /// default.
     pub align_pages: bool,
+    /// Most bytes of a dictionary of the table, up to [`DICTIONARY_BYTES_MAX`]; 0, the default, for
+    /// none. Only Zstandard has one, and a table only where it pays (`dictionary/`).
+    pub dictionary_bytes: u32,
+    /// How a dictionary is made.
+    pub training: Training,
+}
+
+impl TableOptions {
+    /// Raw bytes that a block has room for, unless a single entry is longer.
+    pub(crate) fn block_room(&self) -> usize {
+        self.block_bytes.max(256) as usize - BLOCK_TRAILER_BYTES
+    }
+
+    pub(crate) fn dictionary_bytes(&self) -> u32 {
+        self.dictionary_bytes.min(DICTIONARY_BYTES_MAX as u32)
+    }
 }
 
 impl Default for TableOptions {
@@ -60,6 +77,8 @@ impl Default for TableOptions {
             filter_bits_per_key: 10,
             partition_bytes: 4096,
             align_pages: true,
+            dictionary_bytes: 0,
+            training: Training::Trained,
         }
     }
 }
@@ -91,12 +110,11 @@ pub struct TableSummary {
     pub partitions: u64,
     /// Zero bytes between data blocks that page alignment costs.
     pub padding_bytes: u64,
+    /// Bytes of the table's dictionary; 0 where it has none.
+    pub dictionary_bytes: u64,
+    /// What the dictionary saves, its copies counted, as far as the first blocks tell.
+    pub dictionary_saved_bytes: u64,
 }
-
-/// Bytes of the first write to the file, and of the largest; each is four times as long as the one
-/// before, so that a small table needs no large buffer.
-const CHUNK_BYTES_FIRST: usize = 64 << 10;
-const CHUNK_BYTES_MAX: usize = 1 << 20;
 
 /// A table in the making. Dropped without [`TableWriter::finish`], the file is no table; the caller
 /// deletes it.
@@ -113,6 +131,19 @@ pub struct TableWriter {
     properties: Properties,
     cache: Option<Arc<BlockCache>>,
     failure: Option<Error>,
+    /// The first entries, as long as it is not decided whether there is a dictionary.
+    gathering: Option<Box<Gathering>>,
+    dictionary: Option<Written>,
+    /// What the dictionary of a table behind this one is made of.
+    samples: Option<Samples>,
+}
+
+/// A dictionary whose first copy is in the file.
+#[derive(Debug)]
+struct Written {
+    bytes: Vec<u8>,
+    first: BlockAddress,
+    trial: Trial,
 }
 
 impl std::fmt::Debug for TableWriter {
@@ -126,6 +157,8 @@ impl TableWriter {
     pub fn new(file: Arc<File>, options: TableOptions) -> Self {
         let compressor = Compressor::new(options.compression);
         let filter_bits_per_key = options.filter_bits_per_key;
+        let gathering = Gathering::new(&options).map(Box::new);
+        let samples = gathering.as_ref().map(|gathering| gathering.samples());
         Self {
             sink: Sink::new(file),
             compressor,
@@ -140,8 +173,28 @@ impl TableWriter {
             },
             cache: None,
             failure: None,
+            gathering,
+            dictionary: None,
+            samples,
             options,
         }
+    }
+
+    /// The table follows another of the same rewrite, from all over which these samples are.
+    pub fn following(mut self, samples: Option<Samples>) -> Self {
+        if let (Some(gathering), Some(samples)) = (&mut self.gathering, samples) {
+            gathering.follows(samples);
+        }
+        self
+    }
+
+    /// The table will have about so many bytes: a dictionary costs its two copies, which little
+    /// data does not bring in.
+    pub fn expecting(mut self, bytes: u64) -> Self {
+        if let Some(gathering) = &mut self.gathering {
+            gathering.expects(bytes);
+        }
+        self
     }
 
     /// Gives the partitions of index and filter to `cache` once the table is durable, so that the
@@ -159,7 +212,14 @@ impl TableWriter {
             return Err(failure.clone());
         }
         self.check(key, trailer, value)?;
-        let result = self.append(key, trailer.word(), value);
+        let result = match &mut self.gathering {
+            Some(gathering) if gathering.has_room(key, value) => {
+                gathering.hold((key, trailer.word(), value));
+                Ok(())
+            }
+            Some(_) => self.settle().and_then(|()| self.append(key, trailer.word(), value)),
+            None => self.append(key, trailer.word(), value),
+        };
         if let Err(error) = &result {
             self.failure = Some(error.clone());
             return result;
@@ -170,7 +230,8 @@ impl TableWriter {
 
     /// About how many bytes the file will have if it is finished now.
     pub fn estimated_bytes(&self) -> u64 {
-        let waiting = self.block.raw_bytes() + self.index.estimated_bytes();
+        let held = self.gathering.as_ref().map_or(0, |gathering| gathering.held_bytes());
+        let waiting = held + self.block.raw_bytes() + self.index.estimated_bytes();
         self.sink.position + waiting as u64 + PAGE
     }
 
@@ -181,7 +242,18 @@ impl TableWriter {
 
     /// The last key added; empty before the first.
     pub fn last_key(&self) -> &[u8] {
-        self.block.last_key()
+        self.last().0
+    }
+
+    fn last(&self) -> (&[u8], u64) {
+        let held = self.gathering.as_ref().and_then(|gathering| gathering.last());
+        held.unwrap_or((self.block.last_key(), self.last_word))
+    }
+
+    /// Samples of what was added, for the dictionary of a table that follows this one; none where
+    /// there are no dictionaries. To be taken before [`TableWriter::finish`].
+    pub fn take_samples(&mut self) -> Option<Samples> {
+        self.samples.take()
     }
 
     /// Writes what is left and makes the file durable. On an error the file is no table; delete it.
@@ -189,8 +261,10 @@ impl TableWriter {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
+        self.settle()?;
         self.finish_block()?;
         self.index_pending(None);
+        self.finish_dictionary()?;
         let data_end = self.sink.position;
         let (top_index, partitions) = self.write_partitions()?;
         self.complete_properties();
@@ -199,7 +273,8 @@ impl TableWriter {
         let top_index = self.write_block(PLAIN, top_index.len(), &[&top_index])?;
         self.sink.pad_to_page()?;
         let place = self.sink.place();
-        let footer = Footer { version: VERSION, data_end, properties, top_index };
+        let version = if self.properties.dictionary.is_some() { VERSION } else { VERSION_PLAIN };
+        let footer = Footer { version, data_end, properties, top_index };
         self.sink.write(&footer.encode(&place))?;
         self.sink.flush()?;
         if self.sink.file.extent_bytes() > self.sink.position {
@@ -222,8 +297,7 @@ impl TableWriter {
         } else if value.len() > VALUE_BYTES_MAX {
             format!("a value of {} bytes is over {VALUE_BYTES_MAX}", value.len())
         } else if self.properties.entries > 0
-            && compare_words(self.block.last_key(), self.last_word, key, trailer.word())
-                != Ordering::Less
+            && compare_words(self.last().0, self.last().1, key, trailer.word()) != Ordering::Less
         {
             "the entry does not sort after the one before it".to_owned()
         } else {
@@ -233,8 +307,30 @@ impl TableWriter {
         Err(Error::new(ErrorKind::Invalid, text))
     }
 
+    /// Decides whether the table has a dictionary, and writes what was held back until then.
+    fn settle(&mut self) -> Result<()> {
+        let Some(mut gathering) = self.gathering.take() else { return Ok(()) };
+        if let Some(decided) = gathering.decide(&self.options) {
+            let Decided { bytes, compressor, trial } = decided;
+            let first = self.write_block(PLAIN, bytes.len(), &[&bytes])?;
+            self.compressor = compressor;
+            self.dictionary = Some(Written { bytes, first, trial });
+        }
+        gathering.entries().try_for_each(|(key, word, value)| self.append(key, word, value))
+    }
+
+    /// The second copy, behind all data.
+    fn finish_dictionary(&mut self) -> Result<()> {
+        let Some(Written { bytes, first, trial }) = self.dictionary.take() else { return Ok(()) };
+        let blocks_bytes = self.sink.position - first.end();
+        let second = self.write_block(PLAIN, bytes.len(), &[&bytes])?;
+        self.properties.dictionary = Some([first, second]);
+        self.properties.dictionary_saved_bytes = trial.saved_bytes(blocks_bytes);
+        Ok(())
+    }
+
     fn append(&mut self, key: &[u8], word: u64, value: &[u8]) -> Result<()> {
-        let room = (self.options.block_bytes.max(256) as usize) - BLOCK_TRAILER_BYTES;
+        let room = self.options.block_room();
         let entry = BlockBuilder::entry_bytes_max(key, value);
         if self.block.raw_bytes() + entry > room {
             self.finish_block()?;
@@ -272,6 +368,9 @@ impl TableWriter {
         }
         let raw = self.block.finish();
         let raw_len = raw.len();
+        if let Some(samples) = &mut self.samples {
+            samples.offer(raw);
+        }
         let (kind, stored) = self.compressor.compress(raw);
         let align = self.options.align_pages;
         let (address, padding) = self.sink.write_block(kind, raw_len, &[stored], align)?;
@@ -364,100 +463,7 @@ fn summary(properties: &Properties, file_bytes: u64) -> TableSummary {
         data_blocks: it.data_blocks,
         partitions: it.partitions,
         padding_bytes: it.padding_bytes,
-    }
-}
-
-/// Gathers bytes into page-aligned chunks.
-struct Sink {
-    file: Arc<File>,
-    chunk: Buffer,
-    filled: usize,
-    /// Bytes taken so far, in the chunk included.
-    position: u64,
-}
-
-impl Sink {
-    fn new(file: Arc<File>) -> Self {
-        Self { file, chunk: Buffer::zeroed(CHUNK_BYTES_FIRST), filled: 0, position: 0 }
-    }
-
-    fn place(&self) -> Place {
-        self.file.place(self.position)
-    }
-
-    fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
-        while !bytes.is_empty() {
-            let len = bytes.len().min(self.chunk.len() - self.filled);
-            self.chunk[self.filled..self.filled + len].copy_from_slice(&bytes[..len]);
-            bytes = &bytes[len..];
-            self.advance(len)?;
-        }
-        Ok(())
-    }
-
-    fn pad(&mut self, len: u64) -> Result<()> {
-        const ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
-        self.write(&ZEROS[..len as usize])
-    }
-
-    fn pad_to_page(&mut self) -> Result<()> {
-        self.pad(self.position.next_multiple_of(PAGE) - self.position)
-    }
-
-    fn advance(&mut self, len: usize) -> Result<()> {
-        self.filled += len;
-        self.position += len as u64;
-        if self.filled == self.chunk.len() { self.flush() } else { Ok(()) }
-    }
-
-    /// Writes the chunk, which ends at a page.
-    fn flush(&mut self) -> Result<()> {
-        if self.filled == 0 {
-            return Ok(());
-        }
-        let offset = self.position - self.filled as u64;
-        let mut chunk = std::mem::take(&mut self.chunk);
-        chunk.set_view(0..self.filled);
-        let (mut chunk, result) = self.file.write(offset, chunk);
-        let len = (4 * chunk.capacity()).clamp(CHUNK_BYTES_FIRST, CHUNK_BYTES_MAX);
-        self.chunk = if chunk.capacity() == len {
-            chunk.set_view(0..len);
-            chunk
-        } else {
-            Buffer::zeroed(len)
-        };
-        self.filled = 0;
-        result
-    }
-
-    /// Pads as placement wants, writes the parts and the trailer; the padding is given beside the
-    /// address.
-    fn write_block(
-        &mut self,
-        kind: u8,
-        raw_len: usize,
-        parts: &[&[u8]],
-        align_pages: bool,
-    ) -> Result<(BlockAddress, u64)> {
-        let stored: usize = parts.iter().map(|part| part.len()).sum();
-        let len = stored + BLOCK_TRAILER_BYTES;
-        let offset = place_block(self.position, len as u64, align_pages);
-        let padding = offset - self.position;
-        self.pad(padding)?;
-        let mut trailer = [0; BLOCK_TRAILER_BYTES];
-        trailer[0] = kind;
-        trailer[1..5].copy_from_slice(&(raw_len as u32).to_le_bytes());
-        let place = bound_to(self.place());
-        let sum = match *parts {
-            [part] => checksum_parts(&place, &[part, &trailer[..5]]),
-            [head, value, tail] => checksum_parts(&place, &[head, value, tail, &trailer[..5]]),
-            _ => unreachable!("a block is written in one part or three"),
-        };
-        trailer[5..].copy_from_slice(&sum.to_le_bytes());
-        for part in parts {
-            self.write(part)?;
-        }
-        self.write(&trailer)?;
-        Ok((BlockAddress { offset, len: len as u32 }, padding))
+        dictionary_bytes: properties.dictionary_bytes(),
+        dictionary_saved_bytes: it.dictionary_saved_bytes,
     }
 }

@@ -62,6 +62,19 @@ fn golden_tables_are_read_and_written_as_ever() {
 }
 
 #[test]
+fn a_golden_table_with_a_dictionary_is_read() {
+    let rows = alike_rows(0, 800);
+    let (file, summary) = write(&rows, dictionary_options());
+    assert!(summary.dictionary_bytes > 500, "{summary:?}");
+    let written = bytes_of(&file);
+    if std::env::var_os("THERMOCLINE_BLESS").is_some() {
+        std::fs::write(golden("dictionary", 3), &written).unwrap();
+    }
+    check(&std::fs::read(golden("dictionary", 3)).unwrap(), 3, &rows);
+    check(&written, 3, &rows);
+}
+
+#[test]
 fn golden_tables_of_version_1_are_read() {
     for (name, _) in all_compressions() {
         check(&std::fs::read(golden(name, 1)).unwrap(), 1, &small_rows());

@@ -10,7 +10,7 @@ use support::*;
 use thermocline_device::ReadAt;
 use thermocline_foundation::Sequence;
 use thermocline_table::{
-    Compression, Lookup, Probe, ReadAhead, TableOptions, TableReader, compare, key_hash,
+    Compression, Lookup, Probe, ReadAhead, TableOptions, TableReader, Training, compare, key_hash,
 };
 
 fn key() -> impl Strategy<Value = Vec<u8>> {
@@ -60,8 +60,14 @@ fn options() -> impl Strategy<Value = TableOptions> {
     ];
     let sizes = (prop_oneof![Just(256u32), Just(1024), Just(6144)], 1..12u16);
     let partition = prop_oneof![Just(128u32), Just(4096)];
-    (compression, sizes, prop_oneof![Just(0u8), Just(10)], partition, any::<bool>()).prop_map(
-        |(compression, (block_bytes, restart_interval), bits, partition_bytes, align_pages)| {
+    let training = prop_oneof![Just(Training::Trained), Just(Training::Sampled)];
+    let dictionary = (prop_oneof![Just(0u32), Just(300), Just(2048)], training);
+    let partitions = (prop_oneof![Just(0u8), Just(10)], partition);
+    (compression, sizes, dictionary, partitions, any::<bool>()).prop_map(
+        |(compression, sizes, dictionary, partitions, align_pages)| {
+            let (block_bytes, restart_interval) = sizes;
+            let (dictionary_bytes, training) = dictionary;
+            let (bits, partition_bytes) = partitions;
             TableOptions {
                 block_bytes,
                 restart_interval,
@@ -69,6 +75,8 @@ fn options() -> impl Strategy<Value = TableOptions> {
                 filter_bits_per_key: bits,
                 partition_bytes,
                 align_pages,
+                dictionary_bytes,
+                training,
             }
         },
     )

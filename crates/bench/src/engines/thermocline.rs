@@ -42,6 +42,7 @@ const OPTIONS: [(&str, &str); SHARED] = [
     ("slow-driver", "the same for the slow tier alone"),
     ("background-threads", "threads for flushes and compactions, 1 to 64"),
     ("block-size", "bytes of a data block, such as 4KiB"),
+    ("dictionary-size", "most bytes of a table's dictionary with zstd; default 16KiB, 0 for none"),
     ("filter-bits", "filter bits a key, 0 to 32"),
     ("table-size", "bytes of a table, such as 32MiB"),
     ("compression", "none, lz4 or zstd on all levels; default none"),
@@ -120,6 +121,9 @@ impl Thermocline {
         }
         if let Some(size) = options.parsed::<ByteSize>("block-size")? {
             settings.block_size = size;
+        }
+        if let Some(size) = options.parsed::<ByteSize>("dictionary-size")? {
+            settings.dictionary_size = size;
         }
         if let Some(bits) = options.parsed("filter-bits")? {
             settings.filter_bits_per_key = bits;

@@ -152,6 +152,9 @@ fn log_line(stats: &Stats) -> Option<String> {
 /// Every table.
 fn print_all(stats: &Stats, output: &mut Output) -> Result<()> {
     levels(stats).print("Levels", output)?;
+    if stats.levels.iter().any(|level| level.dictionaries > 0) {
+        dictionaries(stats).print("Dictionaries, of the tables that have been opened", output)?;
+    }
     tiers::table(stats).print("Tiers", output)?;
     tiers::holds(stats).print("Records by tier", output)?;
     tiers::served(stats).print("Served by tier, since the database was made", output)?;
@@ -219,6 +222,20 @@ pub fn levels(stats: &Stats) -> Table {
         ];
         let tiers = level.bytes_by_tier.iter().map(|bytes| tiers::size(*bytes));
         table.row(counts.into_iter().chain(tiers));
+    }
+    table
+}
+
+/// One row for each level that has tables with a dictionary.
+fn dictionaries(stats: &Stats) -> Table {
+    let mut table = Table::new(&[">level", ">files", ">with a dictionary", ">bytes saved"]);
+    for level in stats.levels.iter().filter(|level| level.dictionaries > 0) {
+        table.row([
+            level.level.to_string(),
+            text::count(level.tables as u64),
+            text::count(level.dictionaries),
+            tiers::size(level.dictionary_saved_bytes),
+        ]);
     }
     table
 }

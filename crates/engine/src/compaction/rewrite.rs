@@ -16,7 +16,7 @@ use crate::table_set::table::TableMeta;
 use std::sync::Arc;
 use thermocline_device::{FileContext, TieredFiles};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
-use thermocline_table::{BlockCache, RecordKind, TableOptions, TableWriter, Trailer};
+use thermocline_table::{BlockCache, RecordKind, Samples, TableOptions, TableWriter, Trailer};
 
 /// Bytes of keys and values that a step moves.
 pub(crate) const STEP_BYTES: u64 = 1 << 20;
@@ -162,6 +162,8 @@ pub(crate) struct Rewrite {
     output: Output,
     writer: Option<(FileNumber, TableWriter)>,
     finished: Vec<TableMeta>,
+    /// Of the table before, for the dictionary of the next.
+    samples: Option<Samples>,
     /// Sees what becomes of every key.
     observer: Option<Observer>,
     /// Files made and not yet handed over; deleted if the rewrite is dropped.
@@ -183,6 +185,7 @@ impl Rewrite {
             output,
             writer: None,
             finished: Vec::new(),
+            samples: None,
             observer: None,
             unowned: Vec::new(),
         }
@@ -247,7 +250,10 @@ impl Rewrite {
         let file = self.files.create_file(self.output.context, self.output.expected_bytes)?;
         let number = file.number();
         self.unowned.push(number);
-        let mut writer = TableWriter::new(file, self.output.options.clone());
+        let expected_bytes = self.output.expected_bytes.min(self.output.table_bytes);
+        let mut writer = TableWriter::new(file, self.output.options.clone())
+            .expecting(expected_bytes)
+            .following(self.samples.take());
         if let Some(cache) = &self.output.cache {
             writer = writer.kept_in(Arc::clone(cache));
         }
@@ -256,7 +262,8 @@ impl Rewrite {
     }
 
     fn close_table(&mut self) -> Result<()> {
-        if let Some((number, writer)) = self.writer.take() {
+        if let Some((number, mut writer)) = self.writer.take() {
+            self.samples = writer.take_samples();
             self.finished.push(TableMeta::of(number, &writer.finish()?));
         }
         Ok(())

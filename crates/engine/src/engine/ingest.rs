@@ -18,7 +18,7 @@ use crate::versions::holders::{Held, Holder};
 use std::sync::Arc;
 use thermocline_device::{FileContext, FileKind, Origin};
 use thermocline_foundation::{FileNumber, Sequence};
-use thermocline_table::{RecordKind, TableWriter, Trailer};
+use thermocline_table::{RecordKind, Samples, TableWriter, Trailer};
 
 /// A bulk load under way.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub struct Ingest {
     engine: Arc<Engine>,
     writer: Option<(FileNumber, TableWriter)>,
     finished: Vec<TableMeta>,
+    /// Of the table before, for the dictionary of the next.
+    samples: Option<Samples>,
     /// Files made and not yet parts of the database; deleted if the load is not finished.
     unowned: Vec<FileNumber>,
     last_key: Option<Vec<u8>>,
@@ -42,6 +44,7 @@ impl Ingest {
             _held: held,
             writer: None,
             finished: Vec::new(),
+            samples: None,
             unowned: Vec::new(),
             last_key: None,
             bytes: 0,
@@ -71,7 +74,9 @@ impl Ingest {
             let file = self.engine.shared.files.create_file(context, table_bytes)?;
             self.unowned.push(file.number());
             let options = self.engine.shared.settings.table_options(bottom);
-            self.writer = Some((file.number(), TableWriter::new(file, options)));
+            let number = file.number();
+            let writer = TableWriter::new(file, options).expecting(table_bytes);
+            self.writer = Some((number, writer.following(self.samples.take())));
         }
         if let Some((_, writer)) = &mut self.writer {
             writer.add(key, Trailer::new(Sequence::ZERO, RecordKind::Put), value)?;
@@ -106,7 +111,8 @@ impl Ingest {
     }
 
     fn close_table(&mut self) -> Result<()> {
-        if let Some((number, writer)) = self.writer.take() {
+        if let Some((number, mut writer)) = self.writer.take() {
+            self.samples = writer.take_samples();
             let mut meta = TableMeta::of(number, &writer.finish()?);
             // Replaced when the load finishes; a crash before leaves unpublished files, which the
             // next open removes.

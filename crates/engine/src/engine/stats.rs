@@ -16,10 +16,12 @@ use crate::requests::report::RequestStats;
 use crate::settings::{Preset, Settings};
 use crate::shared::hits::HitStats;
 use crate::shared::totals::{Count, Totals};
+use crate::table_set::table::Table;
 use crate::transaction::tally::TransactionStats;
 use crate::versions::Version;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use thermocline_device::{FileKind, TierIndex, TierUsage};
 
 /// The state of a database, for people and programs. Counters are since it was made.
@@ -175,6 +177,12 @@ pub struct LevelStats {
     pub deletes: u64,
     /// Bytes on each tier.
     pub bytes_by_tier: Vec<u64>,
+    /// Tables with a dictionary, of those that have been opened.
+    #[serde(default)]
+    pub dictionaries: u64,
+    /// Bytes that these dictionaries save, as the first blocks of each table tell.
+    #[serde(default)]
+    pub dictionary_saved_bytes: u64,
 }
 
 /// The block cache in memory.
@@ -273,6 +281,7 @@ impl Engine {
                 bytes_by_tier[usize::from(tier)] += table.meta.bytes;
             }
             if !tables.is_empty() {
+                let (dictionaries, dictionary_saved_bytes) = dictionaries_of(tables);
                 levels.push(LevelStats {
                     level,
                     tables: tables.len(),
@@ -280,6 +289,8 @@ impl Engine {
                     entries: tables.iter().map(|table| table.meta.entries).sum(),
                     deletes: tables.iter().map(|table| table.meta.deletes).sum(),
                     bytes_by_tier,
+                    dictionaries,
+                    dictionary_saved_bytes,
                 });
             }
         }
@@ -368,6 +379,13 @@ impl Engine {
             classes: classes.into(),
         }
     }
+}
+
+/// How many of these tables have a dictionary, and what it saves, in bytes.
+fn dictionaries_of(tables: &[Arc<Table>]) -> (u64, u64) {
+    let opened = tables.iter().filter_map(|table| table.opened());
+    let with = opened.map(|reader| reader.properties()).filter(|it| it.dictionary.is_some());
+    with.fold((0, 0), |(count, saved), it| (count + 1, saved + it.dictionary_saved_bytes))
 }
 
 fn operation_stats(totals: &Totals) -> OperationStats {

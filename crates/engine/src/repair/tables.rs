@@ -123,7 +123,8 @@ pub(super) fn rewrite(subject: &Subject, tables: &[TableFound]) -> Result<Vec<(u
         let context = FileContext { kind, origin: Origin::Recovery };
         let file = files.create_file(context, table.meta.bytes)?;
         let number = file.number();
-        let mut writer = TableWriter::new(file, subject.settings.table_options(level));
+        let options = subject.settings.table_options(level);
+        let mut writer = TableWriter::new(file, options).expecting(table.meta.bytes);
         let lost = reader.salvage(&mut |key, trailer, value| writer.add(key, trailer, value))?;
         if lost.len() != table.lost.len() {
             return Err(read_otherwise(&format!("table {}", table.meta.number)));

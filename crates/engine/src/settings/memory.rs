@@ -1,7 +1,7 @@
 //! How the memory budget is divided.
 
 use super::fast_cache::{Admission, FastCacheSettings};
-use super::{Preset, Settings};
+use super::{Compression, Preset, Settings};
 use crate::limits::MEMTABLES;
 
 /// Shares of the memory budget, in bytes. What is in neither is for the buffers of background work;
@@ -17,6 +17,20 @@ pub(crate) struct MemoryDivision {
 /// Buffers of one worker that writes a table: the write buffer, the partitions of index and filter,
 /// and a block being compressed. A flush into slots takes about as much.
 pub(crate) const WRITER_BYTES: u64 = 2 << 20;
+
+/// Share of the memory budget that all writers of tables may take together for dictionaries.
+const DICTIONARIES_SHARE: u64 = 16;
+
+/// What a writer takes for a dictionary, for each of its bytes: the entries that it holds back, the
+/// samples that it makes of them and of the table before, and those for the table behind.
+const BYTES_PER_DICTIONARY_BYTE: u64 = 128;
+
+/// With less memory there are no dictionaries. Zstandard's trainer takes 11 MiB of its own for the
+/// moment that it works on a table, which the budget does not count.
+const DICTIONARIES_MEMORY_MIN: u64 = 64 << 20;
+
+/// Shorter dictionaries are not worth the attempt.
+const DICTIONARY_BYTES_MIN: u64 = 512;
 
 /// Share of the memory budget that the inputs of all running compactions may take together.
 const WINDOWS_SHARE: u64 = 16;
@@ -35,16 +49,11 @@ const LOOKUP_BYTES: u64 = 10;
 const SIMULATED_KEY_BYTES: u64 = 20;
 const SKETCH_BYTES: u64 = 8;
 
-/// Buffers of a merge of `inputs` into a table.
-pub(crate) fn merge_bytes(inputs: usize, window_bytes: u32) -> u64 {
-    inputs as u64 * WINDOWS * u64::from(window_bytes) + WRITER_BYTES
-}
-
 impl Settings {
     /// How the memory budget is divided.
     pub(crate) fn division(&self) -> MemoryDivision {
         let memory = self.memory.0;
-        let writers_bytes = (u64::from(self.background_threads) + 1) * WRITER_BYTES;
+        let writers_bytes = self.writers() * self.writer_bytes();
         let memtables_bytes = match self.preset() {
             Preset::Leveled | Preset::Indexed => memory / 4,
             // What memtables hold, slots could; and their logs take room of the fast tier.
@@ -56,6 +65,33 @@ impl Settings {
             memtable_bytes: memtables_bytes / MEMTABLES,
             cache_bytes: left.saturating_sub(writers_bytes).max(memory / 8),
         }
+    }
+
+    /// Writers of tables at once: the workers, and a bulk load.
+    fn writers(&self) -> u64 {
+        u64::from(self.background_threads) + 1
+    }
+
+    /// Buffers of one worker that writes a table, and what it holds back for a dictionary.
+    fn writer_bytes(&self) -> u64 {
+        WRITER_BYTES + u64::from(self.dictionary_bytes()) * BYTES_PER_DICTIONARY_BYTE
+    }
+
+    /// Buffers of a merge of `inputs` into a table.
+    pub(crate) fn merge_bytes(&self, inputs: usize, window_bytes: u32) -> u64 {
+        inputs as u64 * WINDOWS * u64::from(window_bytes) + self.writer_bytes()
+    }
+
+    /// Most bytes of a table's dictionary: as set, less where there are many writers for the
+    /// memory; 0 for none.
+    pub(crate) fn dictionary_bytes(&self) -> u32 {
+        let memory = self.memory.0;
+        if memory < DICTIONARIES_MEMORY_MIN || !self.compression.contains(&Compression::Zstd) {
+            return 0;
+        }
+        let share = memory / DICTIONARIES_SHARE / self.writers();
+        let bytes = self.dictionary_size.0.min(share / BYTES_PER_DICTIONARY_BYTE);
+        if bytes < DICTIONARY_BYTES_MIN { 0 } else { bytes as u32 }
     }
 
     /// What a block of `block_size` logical bytes is expected to have once it is compressed: a

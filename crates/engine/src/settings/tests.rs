@@ -103,6 +103,43 @@ fn settings_are_as_documented() {
 }
 
 #[test]
+fn dictionaries_are_as_large_as_memory_allows_and_only_where_there_is_zstd() {
+    let bytes = |memory, threads, size, compression| {
+        let settings = Settings {
+            memory: ByteSize::mib(memory),
+            background_threads: threads,
+            dictionary_size: ByteSize(size),
+            compression: vec![Compression::None, compression],
+            ..Settings::default()
+        };
+        settings.check().unwrap();
+        let without = Settings { dictionary_size: ByteSize(0), ..settings.clone() };
+        let bytes = settings.dictionary_bytes();
+        let cached = [&settings, &without].map(|settings| settings.division().cache_bytes);
+        assert_eq!(bytes > 0, cached[0] < cached[1], "its buffers come from the cache");
+        assert!(cached[0] + (memory << 20) / 16 >= cached[1]);
+        bytes
+    };
+    assert_eq!(bytes(256, 2, 16 << 10, Compression::Zstd), 16 << 10);
+    assert_eq!(bytes(256, 2, 64 << 10, Compression::Zstd), 43_690);
+    assert_eq!(bytes(64, 2, 16 << 10, Compression::Zstd), 10_922);
+    for (memory, threads, size, compression) in [
+        (63, 2, 16 << 10, Compression::Zstd),
+        (64, 64, 16 << 10, Compression::Zstd),
+        (256, 2, 0, Compression::Zstd),
+        (256, 2, 16 << 10, Compression::Lz4),
+    ] {
+        assert_eq!(bytes(memory, threads, size, compression), 0, "{memory} MiB, {threads}, {size}");
+    }
+    for wrong in [511, (64 << 10) + 1] {
+        let settings = Settings { dictionary_size: ByteSize(wrong), ..Settings::default() };
+        assert!(settings.check().unwrap_err().to_string().contains("dictionary_size"));
+    }
+    let kept = Settings::default().to_toml().unwrap();
+    assert!(!kept.contains("dictionary"), "builds before would refuse the name");
+}
+
+#[test]
 fn tiers_are_parsed_from_their_end() {
     let tier = Tier::parse("/mnt/a:b:10GiB:direct").unwrap();
     assert_eq!(tier, Tier::new("/mnt/a:b", ByteSize::gib(10)).driver("direct"));

@@ -29,6 +29,8 @@ pub fn live_stats() -> LiveStats {
             entries: 4000,
             deletes: 5,
             bytes_by_tier: vec![0, 3 << 20],
+            dictionaries: 1,
+            dictionary_saved_bytes: 200_000,
         }],
         fast_tier: Some(fast_tier(hits)),
         cache: CacheStats {

@@ -109,6 +109,8 @@ fn amplification_is_of_all_tiers_and_of_all_that_the_user_brought() {
         entries: 1,
         deletes: 0,
         bytes_by_tier: vec![bytes],
+        dictionaries: 0,
+        dictionary_saved_bytes: 0,
     };
     let tiers = [tier(3000, 20_000), tier(7000, 15_000)];
     let levels = [level(0, 100), level(3, 900), level(6, 8000)];

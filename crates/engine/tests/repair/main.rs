@@ -4,6 +4,7 @@
 
 mod copies;
 mod cut_off;
+mod dictionaries;
 #[path = "../reliability/hooked.rs"]
 #[allow(dead_code, reason = "shared with other tests")]
 mod hooked;

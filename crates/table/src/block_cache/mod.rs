@@ -1,7 +1,8 @@
 //! The block cache: verified, decompressed blocks in memory, by file number and offset.
 //!
 //! What is cached is a [`Block`]: a hit costs a hash, a shard lock and a reference count, and no
-//! parsing. The store underneath is `quick_cache` (S3-FIFO), which a scan does not flush.
+//! parsing. Beside its blocks lies a table's prepared dictionary. The store underneath is
+//! `quick_cache` (S3-FIFO), which a scan does not flush.
 //!
 //! Invariants:
 //! 1. Weights are the bytes really held: blocks are allocated at their own size, not in pages, and
@@ -18,6 +19,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
+use thermocline_foundation::compression::Dictionary;
 use thermocline_foundation::random::mix;
 use thermocline_foundation::sync::OnceLock;
 use thermocline_foundation::{Counter, FileNumber, Planted, planted};
@@ -51,7 +53,7 @@ fn key(file: FileNumber, offset: u64) -> Key {
 /// Blocks of a database's tables, up to a number of bytes.
 #[derive(Debug)]
 pub struct BlockCache {
-    blocks: Cache<Key, Block, Weight, BuildHasherDefault<KeyHasher>>,
+    blocks: Cache<Key, Cached, Weight, BuildHasherDefault<KeyHasher>>,
     hits: [Counter; 3],
     misses: [Counter; 3],
     /// What is asked for a block that is not in memory, before its table is read.
@@ -63,11 +65,40 @@ pub struct BlockCache {
 const ENTRY_OVERHEAD_BYTES: u64 = 128;
 
 #[derive(Clone, Debug)]
+enum Cached {
+    Block(Block),
+    /// That of a table, by a key that no block has.
+    Dictionary(Arc<Dictionary>),
+}
+
+impl Cached {
+    fn block(self) -> Option<Block> {
+        match self {
+            Self::Block(block) => Some(block),
+            Self::Dictionary(_) => None,
+        }
+    }
+}
+
+/// The offset that stands for a table's dictionary.
+const DICTIONARY_AT: u64 = u64::MAX;
+
+fn dictionary_key(table: FileNumber) -> Key {
+    let named = if planted(Planted::DictionaryOfOtherTable) { 0 } else { table.0 };
+    key(FileNumber(named), DICTIONARY_AT)
+}
+
+#[derive(Clone, Debug)]
 struct Weight;
 
-impl Weighter<Key, Block> for Weight {
-    fn weight(&self, _: &Key, block: &Block) -> u64 {
-        weight_bytes(block.bytes().len())
+impl Weighter<Key, Cached> for Weight {
+    fn weight(&self, _: &Key, cached: &Cached) -> u64 {
+        match cached {
+            Cached::Block(block) => weight_bytes(block.bytes().len()),
+            Cached::Dictionary(dictionary) => {
+                dictionary.memory_bytes() as u64 + ENTRY_OVERHEAD_BYTES
+            }
+        }
     }
 }
 
@@ -127,7 +158,7 @@ impl BlockCache {
     /// The block at `offset` of `file`, counted as a hit or a miss of its class.
     #[inline]
     pub fn get(&self, file: FileNumber, offset: u64, class: BlockClass) -> Option<Block> {
-        let block = self.blocks.get(&key(file, offset));
+        let block = self.blocks.get(&key(file, offset)).and_then(Cached::block);
         let counts = if block.is_some() { &self.hits } else { &self.misses };
         counts[class as usize].add(1);
         block
@@ -136,19 +167,33 @@ impl BlockCache {
     /// The block at `offset` of `file`, for a look that leaves no trace: it is not counted, and the
     /// block is kept no longer for it.
     pub(crate) fn peek(&self, file: FileNumber, offset: u64) -> Option<Block> {
-        self.blocks.peek(&key(file, offset))
+        self.blocks.peek(&key(file, offset)).and_then(Cached::block)
     }
 
     /// Keeps a block that was read and verified.
     pub fn insert(&self, file: FileNumber, offset: u64, block: Block) {
-        self.blocks.insert(key(file, offset), block);
+        self.blocks.insert(key(file, offset), Cached::Block(block));
+    }
+
+    /// The dictionary of `table`, prepared.
+    pub(crate) fn dictionary(&self, table: FileNumber) -> Option<Arc<Dictionary>> {
+        match self.blocks.get(&dictionary_key(table))? {
+            Cached::Dictionary(dictionary) => Some(dictionary),
+            Cached::Block(_) => None,
+        }
+    }
+
+    /// Keeps the dictionary of `table`. It goes as blocks do; while blocks of the table are read,
+    /// it is asked for with each.
+    pub(crate) fn insert_dictionary(&self, table: FileNumber, dictionary: Arc<Dictionary>) {
+        self.blocks.insert(dictionary_key(table), Cached::Dictionary(dictionary));
     }
 
     /// Keeps a partition that was just written, as if it had been asked for once: otherwise blocks
     /// of data that pass by would push it out before the first look-ups in its table.
     pub(crate) fn insert_written(&self, file: FileNumber, partition: Block) {
         let key = key(file, partition.offset());
-        self.blocks.insert(key, partition);
+        self.blocks.insert(key, Cached::Block(partition));
         self.blocks.get(&key);
     }
 

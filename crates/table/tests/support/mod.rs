@@ -100,6 +100,32 @@ pub fn small_rows() -> Vec<Row> {
     rows
 }
 
+/// Records that share their shape and little else, from number `from` on: small blocks of them have
+/// much to gain from a dictionary.
+pub fn alike_rows(from: u64, count: u64) -> Vec<Row> {
+    let row = |n: u64| {
+        let hash = n.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let (depth, degrees, by) = (hash >> 57, hash >> 44 & 0xfff, hash >> 12 & 0xffff_ffff);
+        let value = format!(
+            "{{\"depth_m\":{depth},\"degrees\":{degrees},\
+             \"measured_by\":\"{by:08x}\",\"good\":{}}}",
+            hash & 1 == 0
+        );
+        (format!("station/{n:06}/temperature").into_bytes(), put(n), value.into_bytes())
+    };
+    (from..from + count).map(row).collect()
+}
+
+/// Small blocks, and a dictionary that little data brings in.
+pub fn dictionary_options() -> TableOptions {
+    TableOptions {
+        block_bytes: 512,
+        compression: Compression::Zstd { level: 3 },
+        dictionary_bytes: 1024,
+        ..TableOptions::default()
+    }
+}
+
 pub fn all_compressions() -> [(&'static str, Compression); 3] {
     [
         ("plain", Compression::None),

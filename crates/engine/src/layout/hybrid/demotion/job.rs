@@ -33,7 +33,6 @@ use crate::layout::hybrid::rules::fullness::EvictionStep;
 use crate::layout::hybrid::rules::pinning::draw_of;
 use crate::limits::LEVELS;
 use crate::merge::{Merge, Source};
-use crate::settings::merge_bytes;
 use crate::table_set::manifest::Edit;
 use crate::table_set::slot_edit::{Removed, SlotEdit, slot_of};
 use crate::table_set::table::{Table, TableMeta};
@@ -142,8 +141,9 @@ impl Demotion {
     /// Asks back the memory that its buffers take.
     fn claim_memory(&mut self) {
         let fast = &self.hybrid.fast;
-        self.merging_bytes = merge_bytes(self.inputs(), self.window_bytes())
-            + run_bytes(&self.hybrid.shared.settings, self.leaving.len(), self.leaving_bytes);
+        let settings = &self.hybrid.shared.settings;
+        self.merging_bytes = settings.merge_bytes(self.inputs(), self.window_bytes())
+            + run_bytes(settings, self.leaving.len(), self.leaving_bytes);
         fast.memory.merge_begins(self.merging_bytes);
         fast.lend_memory(self.hybrid.versions.cell());
     }
