@@ -59,7 +59,7 @@ fn read(db: &Db) -> u64 {
         let found = db.get(key(number)).unwrap();
         assert_eq!(found.as_deref(), Some(value(number).as_bytes()), "record {number}");
     }
-    let mut scan = db.scan();
+    let mut scan = db.scan().into_iter();
     for number in 0..KEYS {
         let (found, _) = scan.next().unwrap().unwrap();
         assert_eq!(found.as_ref(), key(number).as_bytes());

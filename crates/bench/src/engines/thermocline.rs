@@ -61,7 +61,7 @@ const OPTIONS: [(&str, &str); SHARED] = [
 ];
 
 /// How many options all presets share.
-const SHARED: usize = 19;
+const SHARED: usize = 20;
 
 /// The shared options and those of the cache of blocks, which every preset can have.
 const LEVELED_OPTIONS: [(&str, &str); SHARED + fast_cache::OPTIONS.len()] =
