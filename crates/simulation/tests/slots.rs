@@ -315,7 +315,8 @@ fn overwritten_while_offered() -> Result<(), Stop> {
 /// has come.
 fn versions_of_unlike_lengths() -> Result<(), Stop> {
     for seed in (4..44).step_by(4) {
-        let mut life = life(seed, (98, 95));
+        // Its logs have room for a memtable of all that is written after the snapshot.
+        let mut life = life_on(thermocline::ByteSize::kib(1280), seed, (98, 95));
         put_each(&mut life, 50..58, 1, 7_500)?;
         life.step(&Step::Flush)?;
         fill(&mut life);

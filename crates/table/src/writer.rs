@@ -98,6 +98,10 @@ pub struct TableSummary {
 const CHUNK_BYTES_FIRST: usize = 64 << 10;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 
+/// What padding of the last blocks, properties, the top index and the footer take at most, but for
+/// keys.
+const ENDS_BYTES: u64 = 8 * PAGE;
+
 /// A table in the making. Dropped without [`TableWriter::finish`], the file is no table; the caller
 /// deletes it.
 pub struct TableWriter {
@@ -172,6 +176,14 @@ impl TableWriter {
     pub fn estimated_bytes(&self) -> u64 {
         let waiting = self.block.raw_bytes() + self.index.estimated_bytes();
         self.sink.position + waiting as u64 + PAGE
+    }
+
+    /// Bytes that the file has at most if it is finished after this entry.
+    pub fn bytes_max_with(&self, key: &[u8], value: &[u8]) -> u64 {
+        let entry = BlockBuilder::entry_bytes_max(key, value) + key.len();
+        // Each block of the index may begin on a page of its own.
+        let index = 2 * self.index.estimated_bytes();
+        self.sink.position + (self.block.raw_bytes() + entry + index) as u64 + ENDS_BYTES
     }
 
     /// Entries so far.
