@@ -40,7 +40,7 @@ use crate::verify::{self, VerifySummary};
 use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_device::{Buffer, Error, File, ReadAt, Result, TierIndex};
-use thermocline_foundation::compression::{Dictionary, WITH_DICTIONARY};
+use thermocline_foundation::compression::{Dictionary, PLAIN, WITH_DICTIONARY};
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 
@@ -358,22 +358,22 @@ impl TableReader {
             }
             Found::Cached(at) => {
                 let copied = stored.and_then(|stored| match check_block(file, address, &stored) {
-                    Ok(checked) => self.raw_of(address, checked, stored),
                     Err(_) if planted(Planted::CachedBlockNotVerified) => {
-                        let raw_len = stored.len() - BLOCK_TRAILER_BYTES;
-                        Ok(Bytes::copy_from_slice(&stored[..raw_len]))
+                        Ok(((PLAIN, stored.len() - BLOCK_TRAILER_BYTES), stored))
                     }
-                    Err(why) => Err(why),
+                    checked => checked.map(|checked| (checked, stored)),
                 });
-                copied.or_else(|why| {
-                    if planted(Planted::CacheErrorFailsRead) {
-                        return Err(why);
+                match copied {
+                    // What goes wrong from here on is no fault of the copy: the table's dictionary.
+                    Ok((checked, stored)) => self.raw_of(address, checked, stored),
+                    Err(why) if planted(Planted::CacheErrorFailsRead) => Err(why),
+                    Err(why) => {
+                        if let Some(second) = self.cache.second_level() {
+                            second.failed(self.block_key(address), at, &why);
+                        }
+                        self.read_block(address)
                     }
-                    if let Some(second) = self.cache.second_level() {
-                        second.failed(self.block_key(address), at, &why);
-                    }
-                    self.read_block(address)
-                })
+                }
             }
         }
     }

@@ -3,24 +3,26 @@
 //! 1. An entry is given out only from a block whose checksum matches, and behind the one before it.
 //! 2. A damaged data block costs the keys between the separator before it and its own; a damaged
 //!    index partition those of all its blocks, unless a single flipped bit is turned back. Where
-//!    both copies of a dictionary are damaged, a single flipped bit of one is turned back, too.
+//!    both copies of a dictionary are damaged, a single flipped bit of one is turned back, too, or
+//!    the sound parts of both are put together.
 //! 3. Filters are not looked at: the file that is written gets its own.
 //!
 //! Any thread; reads block by block, so it is for tables that are known to be damaged.
 
 use crate::block::{Block, Coding, Cursor};
 use crate::block_cache::BlockCache;
-use crate::dictionary;
+use crate::dictionary::{self, Copies};
 use crate::format::{BlockAddress, Footer, PAGE, bound_to};
 use crate::key::{Trailer, compare_words};
 use crate::reader::{HeldDictionary, TableReader};
-use crate::stored::{Tail, length_of, open_buffer, parse};
+use crate::stored::{Tail, length_of, open_buffer, parse, plain_of};
 use bytes::Bytes;
 use std::cmp::Ordering;
 use std::sync::Arc;
-use thermocline_device::{Error, ErrorKind, File, Result};
+use thermocline_device::{Buffer, Error, ErrorKind, File, Result};
 use thermocline_foundation::Place;
 use thermocline_foundation::checksum::checksum;
+use thermocline_foundation::compression::Dictionary;
 use thermocline_foundation::mend::mend;
 
 /// Takes an entry: key, trailer, value.
@@ -177,8 +179,9 @@ impl Walk<'_, '_> {
     }
 }
 
-/// The table's dictionary where neither copy is sound, a single flipped bit of one turned back.
-/// None where that is not needed, or does not help: then each block says what is wrong.
+/// The table's dictionary where neither copy is sound: a single flipped bit of one turned back, or
+/// the sound part of the one with the sound rest of the other, whose checksum tells. None where
+/// that is not needed, or does not help: then each block says what is wrong.
 fn mended_dictionary(table: &TableReader) -> HeldDictionary {
     let (file, copies) = (table.file(), table.properties().dictionary?);
     if dictionary::read(file, copies).is_ok() {
@@ -187,9 +190,35 @@ fn mended_dictionary(table: &TableReader) -> HeldDictionary {
     let mended = |address: BlockAddress| {
         let mut buffer = file.read(address.offset, address.len as usize)?;
         mend_sealed(&bound_to(file.place(address.offset)), &mut buffer);
-        open_buffer(file, address, buffer)
+        plain_of(file, address, buffer)
     };
-    dictionary::read_by(file, copies, &mended).ok()
+    dictionary::read_by(file, copies, &mended).ok().or_else(|| spliced(file, copies))
+}
+
+/// Places at which two copies may differ, so that they are tried.
+const DIFFERENCES_MAX: usize = 64;
+
+/// A dictionary from a part of each copy.
+fn spliced(file: &File, copies: Copies) -> HeldDictionary {
+    let read = |copy: BlockAddress| file.read(copy.offset, copy.len as usize).ok();
+    let [one, other] = [read(copies[0])?, read(copies[1])?];
+    let body_len = one.len().min(other.len()).checked_sub(size_of::<u32>())?;
+    let differ: Vec<_> = (0..body_len).filter(|at| one[*at] != other[*at]).collect();
+    if differ.len() > DIFFERENCES_MAX {
+        return None;
+    }
+    for cut in differ.into_iter().skip(1) {
+        for (before, behind) in [(&one, &other), (&other, &one)] {
+            for (copy, sealed) in [(copies[0], &one), (copies[1], &other)] {
+                let parts = [&before[..cut], &behind[cut..body_len], &sealed[body_len..]];
+                let whole = Buffer::copy_of(&parts.concat());
+                if let Ok(bytes) = plain_of(file, copy, whole) {
+                    return Dictionary::prepare(&bytes).ok().map(Arc::new);
+                }
+            }
+        }
+    }
+    None
 }
 
 /// The index partition at `address`, a single flipped bit turned back.

@@ -63,6 +63,21 @@ pub(crate) fn read_block(file: &File, address: BlockAddress) -> Result<Bytes> {
     open_buffer(file, address, buffer)
 }
 
+/// As [`read_block`], of one that is never compressed: a copy of a dictionary.
+pub(crate) fn read_plain(file: &File, address: BlockAddress) -> Result<Bytes> {
+    plain_of(file, address, file.read(address.offset, address.len as usize)?)
+}
+
+/// The raw bytes of the copy of a dictionary that was read into `buffer`.
+pub(crate) fn plain_of(file: &File, address: BlockAddress, buffer: Buffer) -> Result<Bytes> {
+    let checked = check_block(file, address, &buffer)?;
+    if checked.0 != PLAIN {
+        let why = "a dictionary is not stored as it is";
+        return Err(Error::corrupt(file.describe(), address.offset, why));
+    }
+    raw_of(file, address, checked, buffer)
+}
+
 /// The raw bytes of the block that was read into `buffer`, in memory of their own size.
 pub(crate) fn open_buffer(file: &File, address: BlockAddress, buffer: Buffer) -> Result<Bytes> {
     let checked = check_block(file, address, &buffer)?;

@@ -14,12 +14,13 @@ use crate::key::{RecordKind, Trailer, compare_words};
 use crate::properties::Properties;
 use crate::read_ahead::{Direction, ReadAhead, Reader};
 use crate::reader::{HeldDictionary, TableReader};
-use crate::stored::{parse, read_block};
+use crate::stored::{parse, read_block, read_plain};
 use bytes::Bytes;
 use std::cmp::Ordering;
 use std::sync::Arc;
 use thermocline_device::{Buffer, Error, Result};
 use thermocline_foundation::Sequence;
+use thermocline_foundation::compression::Dictionary;
 
 /// What an intact table holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,10 +116,12 @@ impl<'a> Walk<'a> {
     /// The copy of the dictionary before all data. Each copy must be sound, though one would do.
     fn first_copy(&mut self) -> Result<()> {
         let Some([first, second]) = self.table.properties().dictionary else { return Ok(()) };
-        let [one, other] = [first, second].map(|copy| read_block(self.table.file(), copy));
-        if one? != other? {
+        let [one, other] = [first, second].map(|copy| read_plain(self.table.file(), copy));
+        let one = one?;
+        if one != other? {
             return Err(self.corrupt(second.offset, "the copies of the dictionary differ"));
         }
+        Dictionary::prepare(&one).map_err(|why| self.corrupt(first.offset, why))?;
         self.cover_apart(first)
     }
 

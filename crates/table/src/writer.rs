@@ -261,6 +261,9 @@ impl TableWriter {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
+        if let Some(gathering) = &mut self.gathering {
+            gathering.is_whole();
+        }
         self.settle()?;
         self.finish_block()?;
         self.index_pending(None);

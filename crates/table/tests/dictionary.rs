@@ -194,7 +194,16 @@ fn a_flipped_bit_of_each_copy_costs_a_repair_no_record() {
     for copy in &copies {
         bad[copy.start + 77] ^= 0x04;
     }
-    let bad = file_of(&bad);
+    costs_no_record(&bad, &rows);
+    // More than a bit, and not in the same places.
+    let mut bad = bytes_of(&file);
+    bad[copies[0].start + 100..copies[0].start + 120].fill(0xa5);
+    bad[copies[1].start + 300..copies[1].start + 310].fill(0xa5);
+    costs_no_record(&bad, &rows);
+}
+
+fn costs_no_record(bad: &[u8], rows: &[Row]) {
+    let bad = file_of(bad);
     assert!(open(&bad).unwrap().get(&rows[9].0, Sequence::MAX).is_err());
     let table = TableReader::open_mended(bad, cache()).unwrap();
     let mut salvaged = Vec::new();

@@ -335,7 +335,8 @@ mod tests {
         assert_eq!(row(&lines, "tables, or cached blocks of them"), "50.0 % 40.0 %");
         assert_eq!(row(&lines, "records up"), "20 40");
         assert!(row(&lines, "queues:").ends_with("3 writers in line"), "{lines:?}");
-        let requests = "5 asynchronous writes, 0 looks of commits, 0 gets and 0 pages wait, 9 in flight, 0 refused";
+        let requests = "5 asynchronous writes, 0 looks of commits, 0 gets and 0 pages wait, \
+                        9 in flight, 0 refused";
         assert!(lines.iter().any(|line| line.trim() == requests), "{lines:?}");
         assert!(row(&lines, "log:").starts_with("2 groups on their way, the"), "{lines:?}");
         assert!(row(&lines, "log:").contains("p50 250 us"), "{lines:?}");

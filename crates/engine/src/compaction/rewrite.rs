@@ -23,8 +23,9 @@ pub(crate) const STEP_BYTES: u64 = 1 << 20;
 
 /// What is known of a key beside the entries that a rewrite reads, where one level may overlap.
 pub(crate) trait Beside: Send + std::fmt::Debug {
-    /// The newest version of the key in any table, as far as known.
-    fn newest(&self, key: &[u8]) -> Result<Option<Trailer>>;
+    /// The newest version of the key in any table, as far as known, and whether a table has it that
+    /// is not read.
+    fn newest(&self, key: &[u8]) -> Result<Option<(Trailer, bool)>>;
 
     /// No table that is not read has an older version of the key than this tombstone, which is
     /// dropped then.
@@ -67,8 +68,13 @@ impl Retention {
             return Ok(false);
         };
         let stripe = self.stripe_of(trailer);
-        let newer = beside.newest(key)?.filter(|newest| *newest > trailer);
-        Ok(stripe < self.snapshots.len() && newer.map(|it| self.stripe_of(it)) == Some(stripe))
+        // The same version elsewhere: a merge that was cut off has copied it.
+        let hides = |(newest, elsewhere): &(Trailer, bool)| {
+            *newest > trailer || *newest == trailer && *elsewhere
+        };
+        let newer = beside.newest(key)?.filter(hides);
+        let stripe_of = |(newest, _)| self.stripe_of(newest);
+        Ok(stripe < self.snapshots.len() && newer.map(stripe_of) == Some(stripe))
     }
 
     fn is_first(&self, key: &[u8]) -> bool {

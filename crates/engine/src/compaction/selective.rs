@@ -128,7 +128,8 @@ impl Counts {
         let first = if self.by_overlap {
             (0..firsts).min_by_key(|at| Reverse(overlaps.total(*at))).unwrap_or_default()
         } else {
-            0
+            let leads = |at: &usize| self.is_sparse(candidates[*at]) || overlaps.total(*at) > 0;
+            (0..firsts).find(leads).unwrap_or_default()
         };
         let others = || (0..candidates.len()).filter(|at| *at != first);
         let mut with: Vec<_> = others().filter(|at| overlaps.ratio(first, *at) > 0).collect();

@@ -15,16 +15,19 @@
 
 use super::plan::IndexRebuild;
 use super::{Access, Subject};
-use crate::engine::opening::{open, open_with_new_index};
+use crate::engine::opening::{Opened, open, open_with_new_index};
 use crate::engine::restore::numbers_of;
 use crate::environment::Environment;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::front::persistent::opening::look;
+use crate::settings::persistent_memory::{PersistentMemory, parse_driver};
 use crate::settings::{Preset, Settings};
 use crate::table_set::manifest::Edit;
 use std::path::Path;
+use thermocline_device::tiered_files::RegionRecord;
 use thermocline_device::{FileKind, TieredFiles};
 use thermocline_foundation::FileNumber;
+use thermocline_pmem::Geometry;
 
 impl Environment {
     /// What [`Environment::rebuild_index`] would do, and what that costs. Changes nothing.
@@ -33,8 +36,7 @@ impl Environment {
         home: &Path,
         settings: Option<&Settings>,
     ) -> Result<IndexRebuild> {
-        let subject = subject(self, home, settings, Access::Read)?;
-        Ok(find(self, &subject, settings))
+        find(self, &subject(self, home, settings, Access::Read)?, settings)
     }
 
     /// Makes the index in persistent memory anew from the tables, where it is damaged, or in
@@ -48,7 +50,7 @@ impl Environment {
 
 fn apply(environment: &Environment, home: &Path, given: Option<&Settings>) -> Result<IndexRebuild> {
     let subject = subject(environment, home, given, Access::Write)?;
-    let found = find(environment, &subject, given);
+    let found = find(environment, &subject, given)?;
     let named = given.and_then(|given| given.persistent_memory.as_ref());
     if subject.settings.preset() == Preset::Indexed && named.is_none() && found.damage.is_some() {
         let text = format!(
@@ -58,6 +60,9 @@ fn apply(environment: &Environment, home: &Path, given: Option<&Settings>) -> Re
         );
         return Err(Error::invalid(text));
     }
+    if let Some(named) = named {
+        require_place(environment, named)?;
+    }
     if found.damage.is_some() {
         subject.forget_region()?;
         return fill(environment, home, given).map(|()| found);
@@ -65,11 +70,13 @@ fn apply(environment: &Environment, home: &Path, given: Option<&Settings>) -> Re
     drop(subject);
     let own = given.map(|given| Settings { persistent_memory: None, ..given.clone() });
     let opened = open_with_new_index(environment, home, own.as_ref())?;
-    if named.is_none() {
-        opened.engine.settle()?;
+    match named {
+        None => finish(opened)?,
+        Some(_) => {
+            opened.engine.close(opened.is_written)?;
+            drop(opened);
+        }
     }
-    opened.engine.close(opened.is_written)?;
-    drop(opened);
     if named.is_some() {
         self::subject(environment, home, given, Access::Write)?.forget_region()?;
         fill(environment, home, given)?;
@@ -79,9 +86,38 @@ fn apply(environment: &Environment, home: &Path, given: Option<&Settings>) -> Re
 
 /// Opens the database, which makes the region that is named, and waits until its index is filled.
 fn fill(environment: &Environment, home: &Path, given: Option<&Settings>) -> Result<()> {
-    let opened = open(environment, home, given, Access::Write)?;
-    opened.engine.settle()?;
-    opened.engine.close(opened.is_written)
+    finish(open(environment, home, given, Access::Write)?)
+}
+
+/// Waits until the index is filled, and closes.
+fn finish(opened: Opened) -> Result<()> {
+    let Opened { engine, is_written, .. } = opened;
+    engine.settle()?;
+    let waiting = engine.stats().index.map_or(0, |index| index.waiting_tables);
+    engine.close(is_written)?;
+    if waiting == 0 {
+        return Ok(());
+    }
+    let text = format!(
+        "the new index has no room for {waiting} tables, which are searched by ranges and filters; \
+         no record is missing, but make it anew in a larger region (--region PATH:SIZE)"
+    );
+    Err(Error::new(ErrorKind::OutOfSpace, text))
+}
+
+/// A region can be made there: asked before the old one is given up.
+fn require_place(environment: &Environment, named: &PersistentMemory) -> Result<()> {
+    let path = TieredFiles::region_path(&named.path)?;
+    let bytes = Geometry::of(named.size.0).bytes;
+    let made = environment.regions.create(&path, bytes, parse_driver(&named.driver)?);
+    made.map(drop).map_err(|error| {
+        let text = format!(
+            "no region can be made at {}, and nothing was changed: {error}; name another place",
+            path.display()
+        );
+        Error::new(Error::from(error).kind(), text)
+    })?;
+    Ok(environment.regions.remove(&path)?)
 }
 
 fn subject(
@@ -101,16 +137,47 @@ fn subject(
     })
 }
 
-fn find(environment: &Environment, subject: &Subject, given: Option<&Settings>) -> IndexRebuild {
+fn find(
+    environment: &Environment,
+    subject: &Subject,
+    given: Option<&Settings>,
+) -> Result<IndexRebuild> {
     let Subject { files, restored, .. } = subject;
     let tables = restored.levels.tables().count() as u64;
-    let Some(record) = files.region() else { return IndexRebuild::default() };
-    let damage = look(environment, &record, files).err().map(|error| error.to_string());
+    let Some(record) = files.region() else {
+        return Ok(IndexRebuild::default());
+    };
+    let looked = look(environment, &record, files);
+    let known: Vec<_> = restored.levels.tables().map(|(_, table)| table.meta.number).collect();
+    if let Ok(tables) = &looked
+        && let Some(lost) = tables.iter().find(|table| !known.contains(table))
+    {
+        let text = format!(
+            "the index in persistent memory has records of table {lost}, which is not in the \
+             manifest: the end of the manifest is lost, and a new index would hide that; restore \
+             the database from a checkpoint"
+        );
+        return Err(Error::corrupt(text));
+    }
+    let damage = looked.err().map(|error| error.to_string());
     let is_emptied = record.is_clean && restored.durable_sequence <= restored.last_sequence;
     let lost_after = (damage.is_some() && !is_emptied).then_some(restored.last_sequence.0);
     let named = given.and_then(|given| given.persistent_memory.as_ref());
+    if let Some(named) = named {
+        let path = TieredFiles::region_path(&named.path)?;
+        let moved = RegionRecord { path, driver: named.driver.clone(), ..record.clone() };
+        if moved.path != record.path && look(environment, &moved, files).is_ok() {
+            let text = format!(
+                "{} is the region of this database, which is not at {} any more; open the database \
+                 with that path (persistent_memory), which keeps it, then try again",
+                moved.path.display(),
+                record.path.display()
+            );
+            return Err(Error::invalid(text));
+        }
+    }
     let replaced_by = named.map(|region| region.path.clone());
-    IndexRebuild { region: record.path, damage, lost_after, tables, replaced_by }
+    Ok(IndexRebuild { region: record.path, damage, lost_after, tables, replaced_by })
 }
 
 impl Subject {

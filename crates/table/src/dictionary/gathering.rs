@@ -77,11 +77,16 @@ impl Gathering {
         self.before = Some(before);
     }
 
-    /// The table will have about so many bytes. It is decided by then at the latest, so that what
-    /// is held back closes no table early.
+    /// The table will have about so many bytes. It is decided by half of them at the latest, so
+    /// that what is held back closes no table early.
     pub fn expects(&mut self, bytes: u64) {
         self.expected_bytes = bytes;
-        self.bytes_max = self.bytes_max.min(usize::try_from(bytes).unwrap_or(usize::MAX));
+        self.bytes_max = self.bytes_max.min(usize::try_from(bytes / 2).unwrap_or(usize::MAX));
+    }
+
+    /// No entry follows: the table has what is held.
+    pub fn is_whole(&mut self) {
+        self.expected_bytes = 0;
     }
 
     /// There is room for the entry; one that is too long for a sample ends it.

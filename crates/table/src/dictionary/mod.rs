@@ -26,7 +26,7 @@ pub use training::{Samples, Training, Trial};
 pub(crate) use gathering::{Decided, Gathering};
 
 use crate::format::BlockAddress;
-use crate::stored::read_block;
+use crate::stored::read_plain;
 use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_device::{Error, ErrorKind, File, Result};
@@ -57,7 +57,7 @@ pub(crate) fn check([first, second]: Copies, data_end: u64) -> Result<(), &'stat
 /// # Errors
 /// Both are damaged: of the kind `Corrupt`. A copy cannot be read now: as the device says.
 pub(crate) fn read(file: &File, copies: Copies) -> Result<Arc<Dictionary>> {
-    read_by(file, copies, &|address| read_block(file, address))
+    read_by(file, copies, &|address| read_plain(file, address))
 }
 
 /// As [`read`], with the raw bytes of a copy from `read_copy`.

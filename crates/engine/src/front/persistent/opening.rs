@@ -221,12 +221,13 @@ fn open_known(
     Ok(OpenedRegion { region: opened.region, path, arenas: opened.arenas, tree })
 }
 
-/// Whether the memtables of the region that `files` have can be read; the index is not looked at.
+/// Whether the memtables of the region that `files` have can be read. Gives the tables that its
+/// index names with live records; none where that cannot be read.
 pub(crate) fn look(
     environment: &Environment,
     record: &RegionRecord,
     files: &TieredFiles,
-) -> Result<()> {
+) -> Result<Vec<FileNumber>> {
     let named = |error: DeviceError| named(&record.path, error);
     let opened = environment.regions.open(&record.path, parse_driver(&record.driver)?);
     let (medium, now) = opened.map_err(|error| match error.kind() {
@@ -236,7 +237,9 @@ pub(crate) fn look(
     let (database, instance) = (files.database(), files.instance());
     let expected = Expected { database, instance, generation: record.generation };
     let opened = Region::look(medium, &expected, &now).map_err(named)?;
-    thermocline_pmem::replay(&opened.arenas).map(|_| ()).map_err(named)
+    thermocline_pmem::replay(&opened.arenas).map_err(named)?;
+    let lines = Tree::open(&opened).map(|tree| tree.tables()).unwrap_or_default();
+    Ok(lines.iter().filter(|line| line.live > 0).map(|line| line.number).collect())
 }
 
 fn missing(path: &Path) -> Error {

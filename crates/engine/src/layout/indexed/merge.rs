@@ -57,8 +57,10 @@ struct Others {
 }
 
 impl Beside for Others {
-    fn newest(&self, key: &[u8]) -> Result<Option<Trailer>> {
-        self.index.entered(key)
+    fn newest(&self, key: &[u8]) -> Result<Option<(Trailer, bool)>> {
+        let entered = self.index.entered(key)?;
+        let is_elsewhere = |table| table != FileNumber(0) && !self.inputs.contains(&table);
+        Ok(entered.map(|(trailer, table)| (trailer, is_elsewhere(table))))
     }
 
     fn drops(&self, key: &[u8], tombstone: Trailer) -> bool {

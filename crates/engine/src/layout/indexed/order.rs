@@ -37,9 +37,18 @@ struct State {
     /// Tables that had been entered when the last one began.
     entered: u64,
     is_scanning: bool,
+    /// The plan before this one looked for a leaf scan first.
+    had_turn: bool,
 }
 
 impl Order {
+    /// Whether a leaf scan comes before a merge now: every other time.
+    pub fn takes_turn(&self) -> bool {
+        let mut state = self.state.lock();
+        state.had_turn = !state.had_turn;
+        state.had_turn
+    }
+
     /// Tables that were named and are still in `tables`.
     pub fn scattered(&self, tables: impl Fn(FileNumber) -> bool) -> BTreeSet<FileNumber> {
         let mut state = self.state.lock();

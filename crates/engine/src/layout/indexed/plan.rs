@@ -59,9 +59,16 @@ impl Indexed {
     /// planner.
     pub fn plan(self: &Arc<Self>) -> Option<Box<dyn Job>> {
         let index = self.index.as_ref()?;
-        if let Some(scan) = LeafScan::due(self, index) {
-            return Some(Box::new(scan));
+        let scan = || LeafScan::due(self, index).map(|scan| Box::new(scan) as Box<dyn Job>);
+        // In turns, where there is something else to do.
+        if self.order.takes_turn() {
+            scan().or_else(|| self.plan_merge(index))
+        } else {
+            self.plan_merge(index).or_else(scan)
         }
+    }
+
+    fn plan_merge(self: &Arc<Self>, index: &Arc<TableIndex>) -> Option<Box<dyn Job>> {
         let lines = index.lines();
         let mut tables = self.versions.tables();
         // One merge at a time: it has the device, and the index, to itself.

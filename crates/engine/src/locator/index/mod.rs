@@ -200,11 +200,12 @@ impl TableIndex {
         })
     }
 
-    /// The newest trailer of `key` that was entered; none where no table that was entered has the
+    /// The newest trailer of `key` that was entered, and the table that has it, 0 for none; none
+    /// where no table that was entered has the
     /// key, or the tombstone of it has gone.
-    pub fn entered(&self, key: &[u8]) -> Result<Option<Trailer>> {
+    pub fn entered(&self, key: &[u8]) -> Result<Option<(Trailer, FileNumber)>> {
         let entry = self.tree.get(key).map_err(|error| self.named(&error))?;
-        entry.map(|entry| self.trailer(&entry)).transpose()
+        entry.map(|entry| Ok((self.trailer(&entry)?, entry.table))).transpose()
     }
 
     /// The tables that have the next `keys` keys from `from` on, and where to go on; none at the
@@ -391,7 +392,7 @@ impl TableIndex {
     }
 
     /// There is room that memtables do not need. Says whether there is enough for new records.
-    fn has_room(&self) -> bool {
+    pub fn has_room(&self) -> bool {
         let region = self.tree.region();
         let (geometry, free) = (region.identity().geometry, region.chunks().free_chunks());
         let memtable_bytes = self.shared.settings.division().memtable_bytes;
