@@ -121,7 +121,12 @@ mod tests {
         };
         for kind in 1..=u8::MAX {
             assert!(refused(kind, (1 << 20) + 1).contains("longer than any"), "{kind}");
-            let why = if kind <= 2 { "cannot have the length" } else { "unknown" };
+            let why = match kind {
+                1 | 2 => "cannot have the length",
+                // Values in slots have none.
+                3 => "needs a dictionary",
+                _ => "unknown",
+            };
             assert!(refused(kind, 1 << 20).contains(why), "{kind}");
         }
     }
