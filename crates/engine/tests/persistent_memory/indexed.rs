@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use thermocline::{
     ByteSize, Db, ErrorKind, IndexStats, PersistentMemory, Preset, Settings, Tier,
-    TransactionOptions, WriteBatch,
+    TransactionOptions, Workers, WriteBatch,
 };
 use thermocline_foundation::random::Random;
 
@@ -368,4 +368,42 @@ fn a_tombstone_that_goes_too_early_is_found() {
     let bug = Planted::TombstoneDroppedWithOlder;
     let (found, hits) = with(bug, || (fault_after_partial_merges(), hits()));
     assert!(found.is_some(), "{bug:?} is not found; its line was passed {hits} times");
+}
+
+/// A merge ends between its two edits, or anywhere else. What it has copied is there twice, and is
+/// not copied again and again.
+#[test]
+fn a_merge_that_is_cut_off_anywhere_is_brought_to_an_end_after_the_next_opening() {
+    let mut cut_off = 0;
+    for steps in 0.. {
+        let machine = Machine::new();
+        let environment = machine.environment();
+        let Workers::Stepped(stepper) = environment.workers.clone() else { panic!("threads") };
+        let db = environment.create(Path::new(HOME), &indexed()).unwrap();
+        let mut state = State::new();
+        (500..900).for_each(|number| put(&db, &mut state, number, 1));
+        db.flush().unwrap();
+        db.settle().unwrap();
+        // Tombstones that the table below needs, and records that are soon replaced.
+        (500..560).for_each(|number| delete(&db, &mut state, number));
+        (0..100).for_each(|number| put(&db, &mut state, number, 2));
+        db.flush().unwrap();
+        db.settle().unwrap();
+        (0..100).for_each(|number| put(&db, &mut state, number, 3));
+        db.flush().unwrap();
+        let is_done = (0..steps).any(|_| !stepper.step());
+        let machine = machine.killed(db);
+        let db = machine.open().unwrap();
+        db.settle().unwrap();
+        let differs = |number: &u64| {
+            let found = db.get(key(*number)).unwrap();
+            found.as_deref() != state.get(&key(*number)).map(Vec::as_slice)
+        };
+        assert_eq!((0..900).filter(differs).count(), 0, "after {steps} steps");
+        if is_done {
+            break;
+        }
+        cut_off += 1;
+    }
+    assert!(cut_off > 4, "{cut_off} places");
 }
