@@ -392,7 +392,7 @@ pub fn plan(first: u64, seeds: u64) -> Vec<Task> {
             // Histories of the preset `hybrid` are longer, so less is taken of each.
             let crash = match nth % 40 {
                 6 => 1,
-                _ if is_hybrid(seed) || !nth.is_multiple_of(4) => 3,
+                _ if is_hybrid(seed) => 3,
                 _ => 2,
             };
             add(Suite::Crash, 1, crash);
@@ -404,7 +404,7 @@ pub fn plan(first: u64, seeds: u64) -> Vec<Task> {
                 add(Suite::Steady, 1, 64);
                 add(Suite::Rot, 1, 4096);
             } else {
-                add(Suite::Errors, 10, 4);
+                add(Suite::Errors, 10, 1);
                 add(Suite::Lies, 10, 1);
                 add(Suite::Steady, 10, 2);
                 add(Suite::Rot, 40, 8);

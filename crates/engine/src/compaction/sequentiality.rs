@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(ratio(("a", "b"), ("c", "e")), 0);
         assert_eq!(ratio(("a", "a"), ("a", "a")), 1_000_000);
         assert_eq!(ratio(("a", "b"), ("b", "c")), 1, "they share one key");
-        // What all begin with says nothing, and eight bytes behind it do.
+        // The common prefix is left out; the eight bytes behind it decide.
         let (a, b) = (("user00000001", "user00000003"), ("user00000002", "user00000005"));
         assert_eq!(ratio(a, b), 250_000);
         assert_eq!(ratio(("user-aaaaaaaa1", "user-z"), ("user-aaaaaaaa0", "user-z")), 1_000_000);

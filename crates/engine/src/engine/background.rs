@@ -21,7 +21,7 @@ impl Planner for Background {
             Lane::Flush => plan_flush(engine),
             // A log is made in a moment, and writers wait for it when it is missing.
             Lane::Upkeep => engine.front.upkeep(),
-            Lane::Index => engine.layout.locator().index()?.plan(),
+            Lane::Index => engine.layout.locator().plan(),
             Lane::Bulk => plan_deletion(engine)
                 .or_else(|| engine.fast_cache.as_ref()?.plan())
                 .or_else(|| engine.layout.plan())

@@ -258,9 +258,7 @@ fn start(environment: &Environment, opened: OpenedFiles, index: IndexUse) -> Res
     engine.versions.tables().manifest.opened();
     let planner: Arc<dyn Planner> = Arc::new(Background(Arc::clone(&engine)));
     let Shared { jobs, settings, .. } = &*engine.shared;
-    // Writers learn of a full index before the first of them comes.
-    let has_index = engine.layout.locator().index().map(|index| index.has_room()).is_some();
-    let own = if has_index { &LANES[..] } else { &LANES[..2] };
+    let own = if engine.layout.locator().begin() { &LANES[..] } else { &LANES[..2] };
     jobs.start(&planner, own, settings.background_threads)?;
     Ok(Opened { engine, planner, is_written })
 }

@@ -312,7 +312,7 @@ impl Engine {
             activity: self.activity(&state),
             log: self.front.log_stats(),
             region: self.front.region_stats(),
-            index: self.layout.locator().index().map(|index| index.stats()),
+            index: self.layout.locator().index_stats(),
             requests: self.requests.stats(),
             transactions: self.locks.stats(),
             open_files: self.open_file_stats(),

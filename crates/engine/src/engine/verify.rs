@@ -122,7 +122,7 @@ impl Engine {
         let Some((bytes, checked)) = self.front.verify_region() else { return };
         report.files += 1;
         report.bytes += bytes;
-        let index = self.layout.locator().index().map_or(Ok(()), |index| index.verify());
+        let index = self.layout.locator().verify();
         for error in [checked, index].into_iter().filter_map(Result::err) {
             report.problems.push(Problem {
                 file: "region of persistent memory".to_owned(),

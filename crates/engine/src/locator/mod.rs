@@ -4,8 +4,8 @@
 //! tables and their filters; with a fast tier of slots the indexes and filters that find it are
 //! copied there while memory cannot hold them; with an index in persistent memory by one look-up.
 //!
-//! To add one: a file or folder here; a variant, a constructor, and an arm in `candidates`,
-//! `find_newest`, `is_due` and `tend`. `layout/mod.rs` (`over`) chooses it. The layout's follower
+//! To add one: a file or folder here; a variant, a constructor, and an arm in each
+//! operation below. `layout/mod.rs` (`over`) chooses it. The layout's follower
 //! (`FastTier`, `LevelTargets`, `OneLevel`) makes it and tells it of edits of the table set;
 //! `hybrid/plan.rs` begins its jobs, the lane of the index those of the index. Scans walk the index
 //! ([`Locator::walk`]), or read whole levels.
@@ -16,10 +16,11 @@ pub(crate) mod index;
 mod tests;
 
 use crate::error::Result;
+use crate::jobs::Job;
 use crate::table_set::levels::{Levels, Located, settles};
 use crate::table_set::table::Table;
 use copies::{IndexCopies, Tended};
-use index::{KeyBounds, TableIndex, Walk};
+use index::{IndexStats, KeyBounds, TableIndex, Walk};
 use std::sync::Arc;
 use thermocline_foundation::Sequence;
 use thermocline_table::Trailer;
@@ -122,11 +123,39 @@ impl Locator {
                 .any(|(_, table)| is_newer(table) && table.may_have(key, hash))
     }
 
-    /// The index in persistent memory, where there is one.
-    pub fn index(&self) -> Option<&Arc<TableIndex>> {
+    /// Begins, and says whether it has work of a lane of its own. Writers know from here on whether
+    /// an index has room for their records.
+    pub fn begin(&self) -> bool {
+        match self {
+            Self::PerLevel | Self::OnTier0(_) => false,
+            Self::Index(index) => {
+                index.has_room();
+                true
+            }
+        }
+    }
+
+    /// The most useful job of that lane.
+    pub fn plan(&self) -> Option<Box<dyn Job>> {
         match self {
             Self::PerLevel | Self::OnTier0(_) => None,
-            Self::Index(index) => Some(index),
+            Self::Index(index) => index.plan(),
+        }
+    }
+
+    /// Figures of an index in persistent memory.
+    pub fn index_stats(&self) -> Option<IndexStats> {
+        match self {
+            Self::PerLevel | Self::OnTier0(_) => None,
+            Self::Index(index) => Some(index.stats()),
+        }
+    }
+
+    /// Checks what is in persistent memory. Files are checked where they lie.
+    pub fn verify(&self) -> Result<()> {
+        match self {
+            Self::PerLevel | Self::OnTier0(_) => Ok(()),
+            Self::Index(index) => index.verify(),
         }
     }
 

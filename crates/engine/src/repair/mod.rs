@@ -101,7 +101,8 @@ fn is_damage(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io)
 }
 
-/// What is read again before it is written elsewhere is not what the plan says is left.
+/// A repair reads `what` again before it writes it elsewhere, and finds something else than the
+/// plan.
 fn read_otherwise(what: &str) -> Error {
     let text = format!(
         "{what} could not be read as before, and nothing was taken out of use; the device may be \

@@ -1,6 +1,8 @@
 //! Copies on the fast tier of records that tables have lost.
 
-use crate::support::{HOME, Model, compare, environment, of_kind, repair, restore, settings, take};
+use crate::support::{
+    HOME, Image, Model, compare, environment, of_kind, repair, restore, settings, take,
+};
 use std::path::Path;
 use std::sync::Arc;
 use thermocline::{ByteSize, Db, Lost, Preset, RepairPlan, Settings};
@@ -34,6 +36,19 @@ fn copied(plan: &RepairPlan) -> u64 {
     })
 }
 
+/// The image with a bit of a table flipped, at places all over the data of each.
+fn with_damaged_tables(image: &Image) -> impl Iterator<Item = MemoryDevices> {
+    let places = of_kind(image, ".table").into_iter().flat_map(|index| {
+        let len = image[index].2.len();
+        (100..len * 3 / 4).step_by(len / 40).map(move |at| (index, at))
+    });
+    places.map(|(index, at)| {
+        let mut damaged = image.clone();
+        damaged[index].2[at] ^= 1;
+        restore(&damaged)
+    })
+}
+
 /// A copy in a slot says that tables have its record too, so it may be dropped without a trace.
 /// Where they have lost it, the copy becomes the record.
 #[test]
@@ -43,30 +58,25 @@ fn a_copy_stands_for_the_record_that_its_table_has_lost() {
     db.close().unwrap();
     let image = take(&devices);
     let mut with_copies = 0;
-    for index in of_kind(&image, ".table") {
-        for at in (100..image[index].2.len() * 3 / 4).step_by(image[index].2.len() / 40) {
-            let mut damaged = image.clone();
-            damaged[index].2[at] ^= 1;
-            let devices = restore(&damaged);
-            let plan = repair(&devices);
-            let copied = copied(&plan);
-            let older = compare(&devices, &model, &plan).len() as u64;
-            let lost = plan.steps.iter().flat_map(|step| &step.lost).map(|lost| {
-                let Lost::Keys { after, until, .. } = lost else { return 0 };
-                let keys = model.keys().map(|key| key.as_bytes());
-                let is_lost = |key: &&[u8]| {
-                    after.as_ref().is_none_or(|after| *key > &after[..]) && *key <= &until[..]
-                };
-                keys.filter(is_lost).count() as u64
-            });
-            assert_eq!(older + copied, lost.sum::<u64>(), "{plan:?}");
-            // What was a copy is the one record now, and stays when the fast tier is emptied.
-            let db = environment(Arc::new(devices.clone())).open(Path::new(HOME)).unwrap();
-            db.compact_range(None, None, &mut |_| {}).unwrap();
-            db.close().unwrap();
-            assert_eq!(compare(&devices, &model, &plan).len() as u64, older);
-            with_copies += u64::from(copied > 0);
-        }
+    for devices in with_damaged_tables(&image) {
+        let plan = repair(&devices);
+        let copied = copied(&plan);
+        let older = compare(&devices, &model, &plan).len() as u64;
+        let lost = plan.steps.iter().flat_map(|step| &step.lost).map(|lost| {
+            let Lost::Keys { after, until, .. } = lost else { return 0 };
+            let keys = model.keys().map(|key| key.as_bytes());
+            let is_lost = |key: &&[u8]| {
+                after.as_ref().is_none_or(|after| *key > &after[..]) && *key <= &until[..]
+            };
+            keys.filter(is_lost).count() as u64
+        });
+        assert_eq!(older + copied, lost.sum::<u64>(), "{plan:?}");
+        // What was a copy is the one record now, and stays when the fast tier is emptied.
+        let db = environment(Arc::new(devices.clone())).open(Path::new(HOME)).unwrap();
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        db.close().unwrap();
+        assert_eq!(compare(&devices, &model, &plan).len() as u64, older);
+        with_copies += u64::from(copied > 0);
     }
     assert!(with_copies > 2, "{with_copies} damages with copies");
 }
@@ -88,15 +98,10 @@ fn copies_are_found_although_the_log_ends_in_a_torn_write() {
     let page = (at / 4096 + 1) * 4096;
     image[log].2[page..page + 4096].fill(0);
     let mut with_copies = 0;
-    for index in of_kind(&image, ".table") {
-        for at in (100..image[index].2.len() * 3 / 4).step_by(image[index].2.len() / 40) {
-            let mut damaged = image.clone();
-            damaged[index].2[at] ^= 1;
-            let devices = restore(&damaged);
-            let plan = repair(&devices);
-            compare(&devices, &model, &plan);
-            with_copies += u64::from(copied(&plan) > 0);
-        }
+    for devices in with_damaged_tables(&image) {
+        let plan = repair(&devices);
+        compare(&devices, &model, &plan);
+        with_copies += u64::from(copied(&plan) > 0);
     }
     assert!(with_copies > 1, "{with_copies} damages with copies");
 }
