@@ -198,8 +198,7 @@ fn some_more_keys_are_known_than_are_up_unless_a_share_of_all_is_set_or_nothing_
         let keys = [u64::from(3 * RECORDS), fast.index.len()];
         keys.map(|keys| 100 * fast.popularity.capacity() as u64 / keys)
     };
-    // Not so small that one merge takes most of what is up.
-    let [_, of_fast] = tracked(0, 10);
+    let [_, of_fast] = tracked(0, 6);
     assert!((110..=140).contains(&of_fast), "{of_fast}");
     for (percent, capacity) in [(50, 6), (20, 32), (0, 32)] {
         let [of_all, _] = tracked(percent, capacity);
