@@ -39,7 +39,8 @@ pub(crate) struct Gathering {
     expected_bytes: u64,
 }
 
-/// What an entry takes beside its key and value at most, and one of index and filter beside its key.
+/// What an entry takes at most beside its key and value, and one of index and filter beside its
+/// key.
 const ENTRY_BYTES_MAX: usize = 32;
 const INDEX_ENTRY_BYTES_MAX: usize = 48;
 
