@@ -37,12 +37,15 @@ const COMPACT_BYTES_MIN: u64 = 1 << 20;
 /// A map is compacted when it is this many times as long as its snapshot was.
 const COMPACT_FACTOR: u64 = 8;
 
-/// And on a device without room, when it is this many times as long.
+/// And on a device without room, or where it is to be short, when it is this many times as long.
 const COMPACT_FACTOR_FULL: u64 = 2;
 
 /// What is kept for changes that give room back: more than other journals keep, for this one lies
 /// nowhere else.
 const LAST_BYTES: u64 = 8 * PAGE_BYTES as u64;
+
+/// What a file takes of a snapshot, and more than most do.
+const ENTRY_BYTES: usize = 24;
 
 const TAG_SNAPSHOT: u8 = 1;
 const TAG_RESERVE: u8 = 2;
@@ -262,7 +265,7 @@ impl FileMap {
     pub fn create(database: DatabaseId, tier: &Arc<Tier>, mut state: MapState) -> Result<Self> {
         let number = state.reserved.max(FileNumber(1));
         state.reserved = FileNumber(number.0 + NUMBERS_PER_BATCH);
-        let journal = write_snapshot(database, tier, number, &state)?;
+        let journal = write_snapshot(database, tier, number, &state, u64::MAX)?;
         sync_site("name", || tier.sync_directory())?;
         let snapshot_bytes = journal.len_bytes();
         Ok(Self {
@@ -362,6 +365,17 @@ impl FileMap {
         self.next
     }
 
+    /// Bytes that the map may come to, where it is to be kept short, with one that is written
+    /// afresh beside it.
+    pub(crate) fn announced_bytes(&self) -> u64 {
+        if self.room_bytes == u64::MAX {
+            return self.file_bytes();
+        }
+        let snapshot_bytes = self.state.files.len() * ENTRY_BYTES;
+        let afresh_bytes = Journal::begun_bytes(snapshot_bytes, LAST_BYTES);
+        self.file_bytes().max(self.room_bytes) + afresh_bytes
+    }
+
     /// The map's file has so many bytes at most, as far as its state allows.
     pub fn set_room_bytes(&mut self, bytes: u64) {
         self.compact_bytes_min = bytes.saturating_sub(LAST_BYTES);
@@ -385,9 +399,10 @@ impl FileMap {
         self.append(changes)?;
         let len_bytes = self.journal.len_bytes();
         // A snapshot takes less than a map that cannot grow as it wants.
-        let (least, factor) = match self.journal.is_tight() {
-            true => (0, COMPACT_FACTOR_FULL),
-            false => (self.compact_bytes_min, COMPACT_FACTOR),
+        let (least, factor) = match (self.journal.is_tight(), self.room_bytes) {
+            (true, _) => (0, COMPACT_FACTOR_FULL),
+            (false, u64::MAX) => (self.compact_bytes_min, COMPACT_FACTOR),
+            (false, _) => (self.compact_bytes_min, COMPACT_FACTOR_FULL),
         };
         if len_bytes >= least.max(self.compact_again_bytes)
             && len_bytes >= factor * self.snapshot_bytes
@@ -426,7 +441,8 @@ impl FileMap {
         let driver = Arc::clone(self.tier.driver());
         let named = || sync_site("compact/name", || self.tier.sync_directory());
         let switched = catch_panic(|| {
-            let write = || write_snapshot(self.database, &self.tier, number, &self.state);
+            let room = self.room_bytes;
+            let write = || write_snapshot(self.database, &self.tier, number, &self.state, room);
             sync_site("compact", write).and_then(|journal| named().map(|()| journal))
         });
         // A snapshot that is there and does not count would be the map at the next opening.
@@ -444,7 +460,6 @@ impl FileMap {
                 self.snapshot_bytes = journal.len_bytes();
                 self.compact_again_bytes = 0;
                 self.journal = journal;
-                self.journal.set_room_bytes(self.room_bytes);
                 if let Err(error) = driver.delete(&old) {
                     tracing::warn!(%error, "an old file map stays until the next opening");
                 }
@@ -480,16 +495,18 @@ fn wrap(database: DatabaseId, number: FileNumber, tier: &Arc<Tier>, handle: crat
     File::detached(database, number, FileKind::Map, location)
 }
 
-/// A new map file of one frame, durable but for its name.
+/// A new map file of one frame, durable but for its name, that may come to `room_bytes`.
 fn write_snapshot(
     database: DatabaseId,
     tier: &Arc<Tier>,
     number: FileNumber,
     state: &MapState,
+    room_bytes: u64,
 ) -> Result<Journal> {
     let handle = tier.driver().create(&map_name(number))?;
     let mut journal = Journal::create(Arc::new(wrap(database, number, tier, handle)))?;
     journal.set_last_bytes(LAST_BYTES);
+    journal.set_room_bytes(room_bytes);
     let snapshot = state.encode_snapshot();
     sync_site("snapshot", || match journal.append(&snapshot) {
         // The old one, which goes then, has what is to be kept.

@@ -29,6 +29,7 @@
 //!    without which nothing can be opened.
 //!
 //! Threads: a journal belongs to one thread at a time; its owner locks.
+//! Long because: appending, opening and erasing are one contract over the frames of one file.
 
 mod scan;
 
@@ -187,8 +188,8 @@ impl Journal {
         if end + kept <= self.kept_bytes {
             return Ok(());
         }
-        let growth = (end / GROWTH_SHARE).clamp(GROWTH_BYTES_MIN, GROWTH_BYTES_MAX);
-        let wanted = (end + self.last_bytes + growth).next_multiple_of(PAGE_BYTES as u64);
+        let wanted =
+            (end + self.last_bytes + growth_bytes(end)).next_multiple_of(PAGE_BYTES as u64);
         let wanted = wanted.min(self.room_bytes).max(end + kept);
         let is_bound = purpose != Purpose::Release && !self.is_opening;
         for bytes in [wanted, end + kept] {
@@ -206,6 +207,13 @@ impl Journal {
             }
         }
         Ok(())
+    }
+
+    /// Bytes of a file whose journal was begun with a payload of so many, and which keeps
+    /// `last_bytes` for appends that give room back.
+    pub fn begun_bytes(payload_bytes: usize, last_bytes: u64) -> u64 {
+        let end = frame_bytes(payload_bytes);
+        end + last_bytes + growth_bytes(end)
     }
 
     /// From now on no more than so many bytes are kept ahead: for a small tier.
@@ -337,6 +345,12 @@ pub struct JournalEnd {
 /// is all zero.
 fn mark(frame: u64) -> u32 {
     frame.wrapping_add(1) as u32
+}
+
+/// What is asked for at a time of a journal that is so long.
+fn growth_bytes(len_bytes: u64) -> u64 {
+    let share = len_bytes / GROWTH_SHARE;
+    share.clamp(GROWTH_BYTES_MIN, GROWTH_BYTES_MAX).next_multiple_of(PAGE_BYTES as u64)
 }
 
 /// Bytes of a frame with a payload of so many.

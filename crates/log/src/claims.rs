@@ -34,7 +34,7 @@ use crate::format::{
 };
 use crate::page_buffer::PageBuffer;
 use crate::writer::{
-    Durability, END_BYTES, LogPosition, LogSettings, begin, reserve, with_records,
+    Durability, LogPosition, LogSettings, MayGrow, begin, bytes_of_records, reserve, with_records,
 };
 use std::sync::Arc;
 use thermocline_device::buffer::PAGE_BYTES;
@@ -265,7 +265,7 @@ impl ClaimLog {
         records: &[Record<'_>],
         durability: Durability,
     ) -> Result<Option<Tail>> {
-        self.reserve(claim.stop)?;
+        self.reserve(claim.stop, &|_| Ok(()))?;
         let bytes = (claim.stop - claim.start).min(CHUNK_BYTES) as usize;
         let alignment = self.file.alignment();
         let mut pages = match claim.tail {
@@ -330,11 +330,11 @@ impl ClaimLog {
     }
 
     /// Reserves space up to `stop` at least.
-    fn reserve(&self, stop: u64) -> Result<()> {
+    fn reserve(&self, stop: u64, may_grow: MayGrow<'_>) -> Result<()> {
         let mut allocated = self.allocated.lock();
         if stop > *allocated {
             let wanted = (*allocated + self.growth_bytes).max(stop).next_multiple_of(PAGE);
-            *allocated = reserve(&self.file, wanted, stop)?;
+            *allocated = reserve(&self.file, wanted, stop, may_grow)?;
         }
         Ok(())
     }
@@ -342,16 +342,19 @@ impl ClaimLog {
     /// See [`LogWriter::ask_for_room`](crate::LogWriter::ask_for_room). The claiming thread asks.
     ///
     /// # Errors
-    /// `OutOfSpace` where the device has none: the log is as it was.
-    pub fn ask_for_room(&self, records: u64, payload_bytes: u64) -> Result<()> {
+    /// `OutOfSpace` where there is none: the log is as it was.
+    pub fn ask_for_room(
+        &self,
+        records: u64,
+        payload_bytes: u64,
+        may_grow: MayGrow<'_>,
+    ) -> Result<()> {
         let end = {
             let state = self.state.lock();
             state.check_failed()?;
             state.end
         };
-        let stream_bytes = payload_bytes + records * RECORD_HEADER_BYTES as u64;
-        let pages = 1 + stream_bytes.div_ceil(PAGE_STREAM_BYTES as u64);
-        self.reserve(end + pages * PAGE + END_BYTES)
+        self.reserve(end + bytes_of_records(records, payload_bytes), may_grow)
     }
 
     /// Makes every write that has ended durable.
@@ -388,7 +391,7 @@ impl ClaimLog {
             let durable = if state.first.is_some() { state.last } else { Sequence::ZERO };
             (state.end - PAGE, state.last, durable)
         };
-        self.reserve(start + PAGE)?;
+        self.reserve(start + PAGE, &|_| Ok(()))?;
         let mut page = PageBuffer::new(PAGE_BYTES, start, self.file.alignment());
         let next = Sequence(last.0 + 1);
         let mark = RecordHeader::new(&self.file.place(0), RecordKind::End, next, 0, &[]);

@@ -30,7 +30,7 @@ mod writer;
 pub use claims::{Claim, ClaimLog, Record};
 pub use format::{LogHeader, PAYLOAD_BYTES_MAX};
 pub use reader::{LogReader, RecordSink, ReplayEnd, ReplaySummary};
-pub use writer::{Durability, LogPosition, LogSettings, LogWriter};
+pub use writer::{Durability, LogPosition, LogSettings, LogWriter, MayGrow, bytes_of_log};
 
 #[cfg(all(test, shuttle))]
 #[path = "../tests/schedules/mod.rs"]

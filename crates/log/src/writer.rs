@@ -65,6 +65,21 @@ impl Default for LogSettings {
 /// What the end of a log takes at most: the page of its last record, and that of its end mark.
 pub(crate) const END_BYTES: u64 = 3 * PAGE;
 
+/// The length of a log that has so many records with payloads of so many bytes in all, and its end.
+pub fn bytes_of_log(records: u64, payload_bytes: u64) -> u64 {
+    PAGE + bytes_of_records(records, payload_bytes)
+}
+
+/// What records take at most behind a page that is full, with the end of the log.
+pub(crate) fn bytes_of_records(records: u64, payload_bytes: u64) -> u64 {
+    let stream_bytes = payload_bytes + records * RECORD_HEADER_BYTES as u64;
+    let pages = 1 + stream_bytes.div_ceil(PAGE_STREAM_BYTES as u64);
+    pages * PAGE + END_BYTES
+}
+
+/// Says whether a log may become so many bytes long: `OutOfSpace` where it may not.
+pub type MayGrow<'a> = &'a dyn Fn(u64) -> Result<()>;
+
 /// The end of an appended record, to be committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogPosition(u64);
@@ -146,23 +161,27 @@ impl LogWriter {
     }
 
     /// Has the device keep room for so many records with payloads of so many bytes in all, and for
-    /// the end of the log. The appending thread asks.
+    /// the end of the log, where the log `may_grow` as it must. The appending thread asks.
     ///
     /// # Errors
-    /// `OutOfSpace` where the device has none: the log is as it was.
-    pub fn ask_for_room(&self, records: u64, payload_bytes: u64) -> Result<()> {
+    /// `OutOfSpace` where there is none: the log is as it was.
+    pub fn ask_for_room(
+        &self,
+        records: u64,
+        payload_bytes: u64,
+        may_grow: MayGrow<'_>,
+    ) -> Result<()> {
         let (end, allocated) = {
             let state = self.state.lock();
             state.check_failed()?;
             (state.pages.end(), state.allocated)
         };
-        let stream_bytes = payload_bytes + records * RECORD_HEADER_BYTES as u64;
-        let pages = 1 + stream_bytes.div_ceil(PAGE_STREAM_BYTES as u64);
-        let least = end.next_multiple_of(PAGE) + pages * PAGE + END_BYTES;
+        let least = end.next_multiple_of(PAGE) + bytes_of_records(records, payload_bytes);
         if least <= allocated {
             return Ok(());
         }
-        let reserved = reserve(&self.file, self.reserve_for(least, allocated), least)?;
+        let wanted = self.reserve_for(least, allocated);
+        let reserved = reserve(&self.file, wanted, least, may_grow)?;
         let mut state = self.state.lock();
         state.allocated = state.allocated.max(reserved);
         Ok(())
@@ -445,13 +464,12 @@ pub(crate) fn with_records(error: Error) -> Error {
     }
 }
 
-/// Reserves room up to `wanted`, or up to `least` where the device has no more; says how far.
-pub(crate) fn reserve(file: &File, wanted: u64, least: u64) -> Result<u64> {
-    match file.allocate(wanted) {
-        Err(error) if error.kind() == ErrorKind::OutOfSpace && least < wanted => {
-            file.allocate(least).map(|()| least)
-        }
-        reserved => reserved.map(|()| wanted),
+/// Reserves room up to `wanted`, or up to `least` where there is no more; says how far.
+pub(crate) fn reserve(file: &File, wanted: u64, least: u64, may_grow: MayGrow<'_>) -> Result<u64> {
+    let grow = |bytes| may_grow(bytes).and_then(|()| file.allocate(bytes)).map(|()| bytes);
+    match grow(wanted) {
+        Err(error) if error.kind() == ErrorKind::OutOfSpace && least < wanted => grow(least),
+        reserved => reserved,
     }
 }
 

@@ -26,7 +26,7 @@ const FOUND_BY_SCHEDULES: [Planted; 8] = [
 ];
 
 /// Bugs that short scripts show and histories of a few dozen steps do not; `tests/slots.rs` does.
-const FOUND_BY_SCRIPTS: [Planted; 18] = [
+const FOUND_BY_SCRIPTS: [Planted; 19] = [
     Planted::CursorMissesDepartures,
     Planted::SlotSumsNotCompared,
     Planted::MovedSlotNotFreed,
@@ -45,6 +45,7 @@ const FOUND_BY_SCRIPTS: [Planted; 18] = [
     Planted::LogNotSealedBeforePiece,
     Planted::DoomedTableDeletedAtOnce,
     Planted::ReadOnlyOpeningDropsLogs,
+    Planted::LastFrameNotRewritten,
 ];
 
 /// Bugs of the cache of blocks, which needs more reads than histories have; `tests/fast_cache.rs`

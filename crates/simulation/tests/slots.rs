@@ -43,12 +43,7 @@ mod hazards;
 
 /// A database of `seed` that begins to demote at these watermarks.
 fn life(seed: u64, watermarks: (u32, u32)) -> Life {
-    life_on(thermocline::ByteSize::mib(1), seed, watermarks)
-}
-
-/// A life on a fast tier of so many bytes.
-fn life_on(capacity: thermocline::ByteSize, seed: u64, watermarks: (u32, u32)) -> Life {
-    let mut life = planned_life(capacity, seed, watermarks);
+    let mut life = planned_life(thermocline::ByteSize::mib(1), seed, watermarks);
     life.create().unwrap();
     life
 }
@@ -316,23 +311,23 @@ fn overwritten_while_offered() -> Result<(), Stop> {
 fn versions_of_unlike_lengths() -> Result<(), Stop> {
     for seed in (4..44).step_by(4) {
         let mut life = life(seed, (98, 95));
-        put_each(&mut life, 50..58, 1, 7_500)?;
+        put_each(&mut life, 50..58, 1, 7_000)?;
         life.step(&Step::Flush)?;
         fill(&mut life);
         for number in 58..SHAPE.keys {
             let fast = life.db().stats().fast_tier.unwrap();
             if fast.slab_bytes + (16 << 10) <= fast.limit_bytes {
-                life.step(&put(number, 1, 13_000))?;
+                life.step(&put(number, 1, 7_500))?;
                 life.step(&Step::Flush)?;
             }
         }
         // Only the slots that these leave are free.
         put_each(&mut life, 50..58, 2, 30)?;
         life.step(&Step::Flush)?;
-        life.step(&put(20, 3, 14_000))?;
+        life.step(&put(20, 3, 9_000))?;
         life.step(&Step::Snapshot)?;
-        // A piece has three of these.
-        put_each(&mut life, 18..21, 4, 7_500)?;
+        // A piece, of a 32nd of the slots' room, has three of these; a memtable has all of it.
+        put_each(&mut life, 18..21, 4, 7_000)?;
         life.step(&Step::Flush)?;
         life.check_all()?;
     }
@@ -344,7 +339,7 @@ fn versions_of_unlike_lengths() -> Result<(), Stop> {
 fn records_that_move_while_they_leave() -> Result<(), Stop> {
     let mut moved = 0;
     for seed in (4..324).step_by(4) {
-        let capacity = thermocline::ByteSize::kib(1280);
+        let capacity = thermocline::ByteSize::kib(1376);
         let mut life = planned_life(capacity, seed, (98, 95));
         // One demotes while the other moves.
         life.settings.background_threads = 3;

@@ -116,6 +116,10 @@ pub struct TableSummary {
     pub dictionary_saved_bytes: u64,
 }
 
+/// What padding of the last blocks, properties, the top index and the footer take at most, but for
+/// keys.
+const ENDS_BYTES: u64 = 8 * PAGE;
+
 /// A table in the making. Dropped without [`TableWriter::finish`], the file is no table; the caller
 /// deletes it.
 pub struct TableWriter {
@@ -233,6 +237,20 @@ impl TableWriter {
         let held = self.gathering.as_ref().map_or(0, |gathering| gathering.held_bytes());
         let waiting = held + self.block.raw_bytes() + self.index.estimated_bytes();
         self.sink.position + waiting as u64 + PAGE
+    }
+
+    /// Bytes that the file has at most if it is finished after this entry.
+    pub fn bytes_max_with(&self, key: &[u8], value: &[u8]) -> u64 {
+        let entry = BlockBuilder::entry_bytes_max(key, value) + key.len();
+        // Each block of the index may begin on a page of its own.
+        let index = 2 * self.index.estimated_bytes();
+        let held = self.gathering.as_ref().map_or(0, |gathering| gathering.file_bytes_max());
+        let dictionary = match (&self.gathering, &self.dictionary) {
+            (None, None) => 0,
+            _ => 2 * (u64::from(self.options.dictionary_bytes()) + PAGE),
+        };
+        let waiting = (self.block.raw_bytes() + entry + index + held) as u64;
+        self.sink.position + waiting + dictionary + ENDS_BYTES
     }
 
     /// Entries so far.

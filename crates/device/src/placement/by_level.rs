@@ -23,8 +23,8 @@ use crate::tier::TierIndex;
 use thermocline_foundation::sync::RwLock;
 use thermocline_foundation::{ByteSize, FileNumber};
 
-/// The reserve takes at most this share of tier 0, so that small tiers hold tables too: six logs of
-/// a thirty-second each.
+/// The reserve takes at most this share of tier 0, so that small tiers hold tables too: the 5/32
+/// that all logs take, and journals.
 const RESERVE_PERCENT_MAX: u64 = 19;
 
 /// Share of what tables may take of a tier, in percent, that fetching guests leaves free.

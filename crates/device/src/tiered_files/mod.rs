@@ -33,6 +33,7 @@ mod home;
 mod lost;
 mod new_file;
 mod opening;
+mod promises;
 mod region;
 mod system;
 mod unfinished;
@@ -83,6 +84,8 @@ pub struct TieredFiles {
     state: Mutex<BTreeMap<FileNumber, Entry>>,
     /// Bytes of the map's file, which lies on tier 0 and in no entry.
     map_bytes: AtomicU64,
+    /// What it may come to, with one that is written afresh beside it.
+    map_room_bytes: AtomicU64,
     loads: Loads,
     generation: AtomicU64,
     /// Numbers below were or may have been given out before this opening.
@@ -103,7 +106,7 @@ pub struct TieredFiles {
 pub(crate) struct Entry {
     pub(crate) kind: FileKind,
     pub(crate) tier: TierIndex,
-    /// Bytes announced at creation; counts until the file is published.
+    /// Bytes announced at creation, until the file is published, or since.
     expected_bytes: u64,
     /// Bytes that the file takes; the open [`File`] raises it.
     extent: Arc<AtomicU64>,
@@ -252,7 +255,9 @@ impl TieredFiles {
     /// See [`FileMap::set_room_bytes`].
     #[doc(hidden)]
     pub fn set_map_room_bytes(&self, bytes: u64) {
-        self.map.lock().set_room_bytes(bytes);
+        let mut map = self.map.lock();
+        map.set_room_bytes(bytes);
+        self.map_room_bytes.store(map.announced_bytes(), Relaxed);
     }
 
     /// Makes files survive a crash, all or none. Their data must have been synced; this syncs their
@@ -604,7 +609,7 @@ impl TieredFiles {
             state
         };
         let mut tiers: Vec<TierState> = self.tiers.iter().map(empty).collect();
-        tiers[0].add(FileKind::Map, self.map_bytes.load(Relaxed));
+        tiers[0].add(FileKind::Map, self.map_room_bytes.load(Relaxed));
         for entry in state.values() {
             let bytes = entry.bytes();
             tiers[entry.tier.position()].add(entry.kind, bytes);
@@ -620,6 +625,7 @@ impl TieredFiles {
         let mut map = self.map.lock();
         let result = change(&mut map);
         self.map_bytes.store(map.file_bytes(), Relaxed);
+        self.map_room_bytes.store(map.announced_bytes(), Relaxed);
         result
     }
 

@@ -161,6 +161,7 @@ impl TieredFiles {
             open_files,
             numbers_below_at_opening: map.next(),
             map_bytes: AtomicU64::new(map.file_bytes()),
+            map_room_bytes: AtomicU64::new(map.announced_bytes()),
             loads: Loads::default(),
             map: Mutex::new(map),
             state: Mutex::new(entries),

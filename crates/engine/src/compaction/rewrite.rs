@@ -8,15 +8,16 @@
 //!
 //! All versions of a key go to one table, so that a level stays disjoint by key.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::jobs::Step;
 use crate::merge::{Merge, Target};
 use crate::table_set::levels::Levels;
+use crate::table_set::new_table::NewTable;
 use crate::table_set::table::TableMeta;
 use std::sync::Arc;
 use thermocline_device::{FileContext, TieredFiles};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
-use thermocline_table::{BlockCache, RecordKind, Samples, TableOptions, TableWriter, Trailer};
+use thermocline_table::{BlockCache, RecordKind, Samples, TableOptions, Trailer};
 
 /// Bytes of keys and values that a step moves.
 pub(crate) const STEP_BYTES: u64 = 1 << 20;
@@ -166,7 +167,7 @@ pub(crate) struct Rewrite {
     started: bool,
     retention: Retention,
     output: Output,
-    writer: Option<(FileNumber, TableWriter)>,
+    writer: Option<NewTable>,
     finished: Vec<TableMeta>,
     /// Of the table before, for the dictionary of the next.
     samples: Option<Samples>,
@@ -221,7 +222,7 @@ impl Rewrite {
                 let full = self
                     .writer
                     .as_ref()
-                    .is_some_and(|(_, writer)| writer.estimated_bytes() >= self.output.table_bytes);
+                    .is_some_and(|table| table.estimated_bytes() >= self.output.table_bytes);
                 if full && first {
                     // `close_table` needs all of `self`; the key is taken again below.
                     self.close_table()?;
@@ -230,17 +231,15 @@ impl Rewrite {
                         continue;
                     }
                 }
-                if self.writer.is_none() {
-                    self.open_table()?;
-                }
-                if let (Some((number, writer)), Some((key, trailer))) =
+                self.make_room(first)?;
+                if let (Some(table), Some((key, trailer))) =
                     (&mut self.writer, self.merge.current())
                 {
                     let value = self.merge.value_slice();
                     moved += value.len() as u64;
-                    writer.add(key, trailer, value)?;
+                    table.writer().add(key, trailer, value)?;
                     if let Some(Observer(observe)) = self.observer.as_mut().filter(|_| first) {
-                        observe(key, Fate::Kept { trailer, value, table: *number });
+                        observe(key, Fate::Kept { trailer, value, table: table.number() });
                     }
                 }
             } else if let Some(Observer(observe)) = self.observer.as_mut().filter(|_| first) {
@@ -252,25 +251,39 @@ impl Rewrite {
         Ok(Step::More)
     }
 
-    fn open_table(&mut self) -> Result<()> {
-        let file = self.files.create_file(self.output.context, self.output.expected_bytes)?;
-        let number = file.number();
-        self.unowned.push(number);
-        let expected_bytes = self.output.expected_bytes.min(self.output.table_bytes);
-        let mut writer = TableWriter::new(file, self.output.options.clone())
-            .expecting(expected_bytes)
-            .following(self.samples.take());
-        if let Some(cache) = &self.output.cache {
-            writer = writer.kept_in(Arc::clone(cache));
+    /// Has a table that takes the current entry: the one that is written, where its tier has room
+    /// for what it comes to, or else a new one, where that may begin.
+    fn make_room(&mut self, may_begin: bool) -> Result<()> {
+        if let (Some(table), Some((key, _))) = (&mut self.writer, self.merge.current()) {
+            match table.ask_for_room(key, self.merge.value_slice()) {
+                Err(error) if error.kind() == ErrorKind::OutOfSpace && may_begin => {}
+                asked => return asked,
+            }
         }
-        self.writer = Some((number, writer));
+        self.close_table()?;
+        self.open_table()
+    }
+
+    fn open_table(&mut self) -> Result<()> {
+        let Some((key, _)) = self.merge.current() else { return Ok(()) };
+        let entry = (key, self.merge.value_slice());
+        let Output { context, options, expected_bytes, table_bytes, cache, .. } = &self.output;
+        let options = options.clone();
+        let table = NewTable::create(&self.files, *context, *expected_bytes, entry, options)?;
+        self.unowned.push(table.number());
+        let table_bytes = *expected_bytes.min(table_bytes);
+        let table = table.following(self.samples.take(), table_bytes);
+        self.writer = Some(match cache {
+            Some(cache) => table.kept_in(Arc::clone(cache)),
+            None => table,
+        });
         Ok(())
     }
 
     fn close_table(&mut self) -> Result<()> {
-        if let Some((number, mut writer)) = self.writer.take() {
-            self.samples = writer.take_samples();
-            self.finished.push(TableMeta::of(number, &writer.finish()?));
+        if let Some(mut table) = self.writer.take() {
+            self.samples = table.writer().take_samples();
+            self.finished.push(table.finish()?);
         }
         Ok(())
     }

@@ -157,7 +157,7 @@ mod tests {
             assert_eq!(targets.bytes[BOTTOM], data);
         }
         // Too small for the level above the bottom: that is not cut to a fraction for it.
-        let small = targets_over(data, &settings(&[150, 1 << 20]));
+        let small = targets_over(data, &settings(&[160, 1 << 20]));
         let large = targets_over(data, &settings(&[1 << 20, 1 << 20]));
         assert!(small.bytes[BOTTOM - 1] >= large.bytes[BOTTOM - 1] / 2);
     }

@@ -7,24 +7,26 @@
 
 use crate::batch::check_sizes;
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::limits::LEVELS;
+use crate::shared::Shared;
 use crate::table_set::claims::Claims;
 use crate::table_set::key_range::KeyRange;
 use crate::table_set::levels::{Levels, may_overlap};
 use crate::table_set::manifest::Edit;
+use crate::table_set::new_table::NewTable;
 use crate::table_set::table::TableMeta;
 use crate::versions::holders::{Held, Holder};
 use std::sync::Arc;
 use thermocline_device::{FileContext, FileKind, Origin};
 use thermocline_foundation::{FileNumber, Sequence};
-use thermocline_table::{RecordKind, Samples, TableWriter, Trailer};
+use thermocline_table::{RecordKind, Samples, Trailer};
 
 /// A bulk load under way.
 #[derive(Debug)]
 pub struct Ingest {
     engine: Arc<Engine>,
-    writer: Option<(FileNumber, TableWriter)>,
+    writer: Option<NewTable>,
     finished: Vec<TableMeta>,
     /// Of the table before, for the dictionary of the next.
     samples: Option<Samples>,
@@ -64,22 +66,27 @@ impl Ingest {
             )));
         }
         let table_bytes = self.engine.shared.settings.table_size.0;
-        if self.writer.as_ref().is_some_and(|(_, writer)| writer.estimated_bytes() >= table_bytes) {
-            self.close_table()?;
+        if let Some(table) = &mut self.writer {
+            let asked = table.ask_for_room(key, value);
+            let is_full = asked.as_ref().is_err_and(|e| e.kind() == ErrorKind::OutOfSpace);
+            if is_full || table.estimated_bytes() >= table_bytes {
+                self.close_table()?;
+            } else {
+                asked?;
+            }
         }
         if self.writer.is_none() {
             let bottom = LEVELS - 1;
             let kind = FileKind::Table { level: bottom as u8 };
             let context = FileContext { kind, origin: Origin::Ingest };
-            let file = self.engine.shared.files.create_file(context, table_bytes)?;
-            self.unowned.push(file.number());
-            let options = self.engine.shared.settings.table_options(bottom);
-            let number = file.number();
-            let writer = TableWriter::new(file, options).expecting(table_bytes);
-            self.writer = Some((number, writer.following(self.samples.take())));
+            let Shared { files, settings, .. } = &*self.engine.shared;
+            let options = settings.table_options(bottom);
+            let table = NewTable::create(files, context, table_bytes, (key, value), options)?;
+            self.unowned.push(table.number());
+            self.writer = Some(table.following(self.samples.take(), table_bytes));
         }
-        if let Some((_, writer)) = &mut self.writer {
-            writer.add(key, Trailer::new(Sequence::ZERO, RecordKind::Put), value)?;
+        if let Some(table) = &mut self.writer {
+            table.writer().add(key, Trailer::new(Sequence::ZERO, RecordKind::Put), value)?;
         }
         let last = self.last_key.get_or_insert_default();
         last.clear();
@@ -111,9 +118,9 @@ impl Ingest {
     }
 
     fn close_table(&mut self) -> Result<()> {
-        if let Some((number, mut writer)) = self.writer.take() {
-            self.samples = writer.take_samples();
-            let mut meta = TableMeta::of(number, &writer.finish()?);
+        if let Some(mut table) = self.writer.take() {
+            self.samples = table.writer().take_samples();
+            let mut meta = table.finish()?;
             // Replaced when the load finishes; a crash before leaves unpublished files, which the
             // next open removes.
             meta.ingested_at = Some(Sequence::ZERO);

@@ -85,6 +85,7 @@ pub(crate) fn create(
     let tiers = tiers(home, &mut settings);
     settings.preset = Some(settings.preset());
     settings.check()?;
+    settings.check_capacities()?;
     let placement = settings.placement_policy();
     let kept = settings.to_kept_toml()?;
     let texts = [(SETTINGS_NAME, &kept[..])];
@@ -271,7 +272,9 @@ fn restored(store: &Arc<TableStore>, settings: &Settings, access: Access) -> Res
         (None, Access::Read) => Restored::in_memory(files)?,
         (None, Access::Write) => Restored::new(files)?,
     };
-    OpenedLayout::bound_names(settings, &mut restored, files);
+    // What names files and records lies on the fast tier, so it is kept short there.
+    restored.manifest.keep_short(settings.manifest_bytes());
+    files.set_map_room_bytes(settings.map_bytes());
     require_files(store, &restored)?;
     if access == Access::Write {
         remove_leftovers(store, &restored)?;
@@ -306,7 +309,8 @@ impl Parts {
         require_durable(&recovered.replayed, restored.durable_sequence)?;
         let destination = match &region {
             None => {
-                Destination::Log(make_log(&shared.files, &shared.settings, None, Origin::Recovery)?)
+                let Shared { files, settings, .. } = &**shared;
+                Destination::Log(make_log(files, settings, None, 0, Origin::Recovery)?)
             }
             Some(region) => {
                 let arenas = Arc::new(Arenas::new(shared, region));

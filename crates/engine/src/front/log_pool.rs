@@ -15,7 +15,7 @@ use thermocline_foundation::sync::Mutex;
 #[cfg(test)]
 use thermocline_foundation::sync::MutexGuard;
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
-use thermocline_log::{ClaimLog, LogHeader, LogSettings, LogWriter};
+use thermocline_log::{ClaimLog, LogHeader, LogSettings, LogWriter, bytes_of_log};
 
 /// Logs that wait to be used again, and the next one, ready.
 ///
@@ -184,22 +184,27 @@ impl LogPool {
 
     /// The log to follow `current`: a prepared one, or one made now. Its number is above
     /// `current`'s: recovery replays logs in the order of their numbers, and the floor below which
-    /// it looks at none is a number.
-    pub fn next_log(&self, current: FileNumber) -> Result<Arc<LogFile>> {
+    /// it looks at none is a number. It has `least_bytes` or more: one that was prepared and has
+    /// fewer goes.
+    pub fn next_log(&self, current: FileNumber, least_bytes: u64) -> Result<Arc<LogFile>> {
         let ready = self.shared.wait_for(|| {
             let mut logs = self.logs.lock();
             if !logs.to_fill.let_go() {
                 return None;
             }
+            if logs.ready.is_none() && logs.making {
+                return None;
+            }
             let ready = logs.ready.take();
-            let goes_on = ready.is_some() || !logs.making;
-            logs.making |= goes_on && ready.is_none();
-            goes_on.then_some(ready)
+            let is_long = |log: &Arc<LogFile>| log.file().extent_bytes() >= least_bytes;
+            logs.making = !ready.as_ref().is_some_and(is_long);
+            Some(ready)
         })?;
         let next = match ready {
-            Some(ready) => ready,
-            None => {
-                let made = self.make_log(Origin::Foreground);
+            Some(ready) if ready.file().extent_bytes() >= least_bytes => ready,
+            short => {
+                let gone = short.map_or(Ok(()), |log| self.delete(vec![log.number]));
+                let made = gone.and_then(|()| self.make_log(Origin::Foreground, least_bytes));
                 let mut logs = self.logs.lock();
                 logs.making = false;
                 logs.is_refused = made.is_err();
@@ -211,12 +216,19 @@ impl LogPool {
         Ok(next)
     }
 
-    /// Makes a log as [`make_log`] does, from a retired file where there is one. One that cannot be
-    /// made ends all writing, so it goes on being counted; but for one that is refused.
-    fn make_log(&self, origin: Origin) -> Result<Arc<LogFile>> {
+    /// Makes a log as [`make_log`] does, from a retired file where there is one, or in its place
+    /// where more than a log's bytes are wanted. One that cannot be made ends all writing, so it
+    /// goes on being counted; but for one that is refused.
+    fn make_log(&self, origin: Origin, least_bytes: u64) -> Result<Arc<LogFile>> {
         let Shared { files, settings, .. } = &*self.shared;
         let retired = self.logs.lock().take_retired();
-        let made = make_log(files, settings, retired, origin);
+        let is_large = least_bytes > settings.log_bytes();
+        let place = || match retired.filter(|_| is_large) {
+            Some(retired) => Ok(files.delete_files(&[retired.number])?),
+            None => Ok(()),
+        };
+        let to_reuse = retired.filter(|_| !is_large);
+        let made = place().and_then(|()| make_log(files, settings, to_reuse, least_bytes, origin));
         if made.as_ref().err().is_none_or(Error::is_refusal) {
             let number = made.as_ref().ok().map(|log| log.number);
             let is_left = |old: &Retired| Some(old.number) != number && files.has_file(old.number);
@@ -228,7 +240,7 @@ impl LogPool {
     /// Makes the log that the next memtable begins with. Where no tier has room for it, it is not
     /// missed before a writer needs it, and that makes it.
     pub fn prepare_log(&self) -> Result<()> {
-        let made = self.make_log(Origin::Foreground);
+        let made = self.make_log(Origin::Foreground, 0);
         let made = {
             let mut logs = self.logs.lock();
             logs.making = false;
@@ -319,25 +331,29 @@ impl LogPool {
     /// takes more than a log should, lies on a tier to which logs only overflow, or others miss its
     /// room.
     fn retire_log(&self, log: &LogFile) -> Result<()> {
-        let settings = &self.shared.settings;
-        let bytes_max = settings.full_log_bytes().min(2 * settings.log_bytes());
+        let bytes_max = self.shared.settings.log_bytes();
         let tier = &self.shared.files.tiers()[log.file().tier().position()];
         let is_home = tier.index() == TierIndex(0) && !tier.is_refused();
         let doomed = {
             let mut logs = self.logs.lock();
             logs.is_refused = false;
             let is_kept = logs.retired.len() < RETIRED_LOGS_MAX;
-            if is_kept && is_home && log.bytes() <= bytes_max {
+            if is_kept && is_home && log.file().extent_bytes() <= bytes_max {
                 logs.retired.push(Retired { number: log.number, written: log.written() });
                 return Ok(());
             }
             logs.doomed.push(log.number);
             std::mem::take(&mut logs.doomed)
         };
+        self.delete(doomed)
+    }
+
+    /// Deletes logs that hold nothing, now or with the next ones.
+    fn delete(&self, doomed: Vec<FileNumber>) -> Result<()> {
         match self.shared.files.delete_files(&doomed) {
             Err(error) if error.kind() == DeviceErrorKind::OutOfSpace => {
                 tracing::warn!(%error, "a log that holds nothing stays for now");
-                self.logs.lock().doomed = doomed;
+                self.logs.lock().doomed.extend(doomed);
                 return Ok(());
             }
             deleted => deleted?,
@@ -366,14 +382,16 @@ fn log_settings(settings: &Settings) -> LogSettings {
     LogSettings { segment_bytes, growth_bytes, buffer_bytes: buffer_bytes as usize }
 }
 
-/// Makes a log whose header is durable and which the namespace knows.
+/// Makes a log of `least_bytes` or more, whose header is durable and which the namespace knows.
 pub(crate) fn make_log(
     files: &Arc<TieredFiles>,
     settings: &Settings,
     retired: Option<Retired>,
+    least_bytes: u64,
     origin: Origin,
 ) -> Result<Arc<LogFile>> {
     let mut log_settings = log_settings(settings);
+    log_settings.segment_bytes = log_settings.segment_bytes.max(least_bytes);
     if origin == Origin::Recovery {
         // The logs that are replayed are still there, and no room is kept for one more: this one
         // grows when they are gone. Where nothing more fits it may not be written at all.
@@ -404,14 +422,19 @@ fn make_log_of(
     };
     let made_anew = |old: Retired| {
         let file = files.recycle(old.number, context)?;
-        begin(&file, Some(old)).inspect_err(|_| delete_or_leave(files, &[file.number()]))
+        let has_room = files.promise_bytes(file.number(), log_settings.segment_bytes);
+        let begun = has_room.and_then(|()| begin(&file, Some(old)));
+        begun.inspect_err(|_| delete_or_leave(files, &[file.number()]))
     };
     let made = retired.map(made_anew).transpose();
     let log = match made {
         Ok(Some(log)) => log,
         // A new one may have room on another tier.
         Err(error) if error.kind() != DeviceErrorKind::OutOfSpace => return Err(error.into()),
-        _ => files.create_begun(context, log_settings.segment_bytes, |file| begin(file, None))?.1,
+        _ => {
+            let bytes = log_settings.segment_bytes.max(bytes_of_log(0, 0));
+            files.create_begun(context, bytes, |file| begin(file, None))?.1
+        }
     };
     let published = files.publish(&[log.number]);
     published.inspect_err(|_| delete_or_leave(files, &[log.number]))?;

@@ -362,7 +362,7 @@ impl QuietLogs<'_> {
     /// Freezes the active memtable, which has records.
     #[cfg(test)]
     pub fn rotate(&mut self) -> Result<()> {
-        self.logged.rotation.rotate(&mut self.turnstile)
+        self.logged.rotation.rotate(&mut self.turnstile, 0)
     }
 
     /// The log of the active memtable. Later ones have larger numbers.

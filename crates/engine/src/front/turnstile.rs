@@ -7,9 +7,11 @@
 //!   turnstile held       room in the memtable and the log -> sequences -> pages of the log
 //!   turnstile let go     pages written -> records in the memtable -> slot complete -> published
 //! ```
-//! Where the log's device has no more room, the next log takes the group, which is made on a tier
-//! that has. Where none has, the writers wait for what flushes give back, and get an error where
-//! there is nothing to wait for: no sequence was claimed, and nothing written.
+//! A log grows beyond its reserve for a group alone that is larger, and only where its tier has
+//! room for that by its capacity. Where the tier or its device has none, the next log takes the
+//! group, which is made as large, on a tier that has room. Where none has, the writers wait for
+//! what flushes give back, and get an error where there is nothing to wait for: no sequence was
+//! claimed, and nothing written.
 
 use super::figures::Figures;
 use super::flying::Flying;
@@ -23,10 +25,11 @@ use crate::limits::MEMTABLES;
 use crate::shared::Shared;
 use crate::versions::{Version, Versions};
 use std::sync::Arc;
-use thermocline_device::ErrorKind as DeviceErrorKind;
+use thermocline_device::{Error as DeviceError, ErrorKind as DeviceErrorKind};
 use thermocline_foundation::FileNumber;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::AtomicBool;
+use thermocline_log::bytes_of_log;
 
 /// What the thread at the turnstile has: where the next group goes.
 #[derive(Debug)]
@@ -83,7 +86,7 @@ impl Rotation {
         let bytes_max = self.shared.settings.division().memtable_bytes;
         if turnstile.memtable_bytes + bytes > bytes_max && !turnstile.is_empty() {
             self.wait_for_room()?;
-            self.rotate(turnstile)?;
+            self.rotate(turnstile, 0)?;
         }
         Ok(())
     }
@@ -95,12 +98,19 @@ impl Rotation {
         records: u64,
         bytes: u64,
     ) -> Result<()> {
-        // One may have been ready, for fewer bytes.
-        let mut logs_left = 1 + self.shared.files.tiers().len();
+        let Shared { files, settings, .. } = &*self.shared;
+        let mut logs_left = 1 + files.tiers().len();
+        let alone_bytes = bytes_of_log(records, bytes);
+        let bytes_max = settings.log_bytes().max(alone_bytes);
         loop {
-            match turnstile.log.ask_for_room(records, bytes) {
+            let log = Arc::clone(&turnstile.log);
+            let may_grow = |bytes| match bytes <= bytes_max {
+                true => files.promise_bytes(log.number, bytes),
+                false => Err(full(&log)),
+            };
+            match log.ask_for_room(records, bytes, &may_grow) {
                 Err(error) if error.kind() == DeviceErrorKind::OutOfSpace && logs_left > 0 => {
-                    tracing::info!(%error, "the next log takes what is written");
+                    tracing::debug!(%error, "the next log takes what is written");
                 }
                 asked => {
                     let asked = asked.map_err(Error::from);
@@ -109,17 +119,19 @@ impl Rotation {
             }
             logs_left -= 1;
             self.wait_for_room()?;
-            self.rotate(turnstile)?;
+            self.rotate(turnstile, alone_bytes)?;
         }
     }
 
-    /// The log that follows `current`. Where no tier has room for it, waits for what flushes of
-    /// full memtables give back, and then for what else can leave tier 0.
-    fn next_log(&self, current: FileNumber) -> Result<Arc<LogFile>> {
+    /// The log that follows `current`, of `least_bytes` or more. Where no tier has room for it,
+    /// waits for what flushes of full memtables give back, and then for what else can leave tier 0,
+    /// unless the log is larger than others.
+    fn next_log(&self, current: FileNumber, least_bytes: u64) -> Result<Arc<LogFile>> {
         loop {
-            let next = self.pool.next_log(current);
+            let next = self.pool.next_log(current, least_bytes);
             let is_full = next.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
-            if !is_full {
+            let is_large = least_bytes > self.shared.settings.log_bytes();
+            if !is_full || is_large && self.versions.current().frozen.is_empty() {
                 // Refused, the writer gets the error, and the log goes on.
                 return next.inspect_err(|error| self.shared.fail_unless_refused(error));
             }
@@ -135,10 +147,10 @@ impl Rotation {
     }
 
     /// Freezes the active memtable and goes on with an empty one and the next log. Groups may still
-    /// be on their way to the old ones.
-    pub fn rotate(&self, turnstile: &mut Turnstile) -> Result<()> {
+    /// be on their way to the old ones. The log has `least_bytes` or more.
+    pub fn rotate(&self, turnstile: &mut Turnstile, least_bytes: u64) -> Result<()> {
         let (waits, began_ns) = (!self.pool.has_ready(), self.shared.clock.now_ns());
-        let next = self.next_log(turnstile.log.number);
+        let next = self.next_log(turnstile.log.number, least_bytes);
         if waits {
             self.figures.log_stalls.add(self.shared.clock.now_ns() - began_ns);
         }
@@ -162,10 +174,16 @@ impl Rotation {
     pub fn freeze(&self, turnstile: &mut Turnstile) -> Result<()> {
         if !turnstile.is_empty() {
             self.wait_for_room()?;
-            self.rotate(turnstile)?;
+            self.rotate(turnstile, 0)?;
         }
         Ok(())
     }
+}
+
+/// The log has what one may have, and goes on in the next.
+fn full(log: &LogFile) -> DeviceError {
+    let text = format!("{} is as long as a log may be", log.file().describe());
+    DeviceError::new(DeviceErrorKind::OutOfSpace, text)
 }
 
 /// Waits until the memory budget has room for another memtable.

@@ -7,7 +7,7 @@ use thermocline_device::{Buffer, File};
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::{FileNumber, sync_site};
-use thermocline_log::{ClaimLog, Durability, LogHeader, LogPosition, LogWriter};
+use thermocline_log::{ClaimLog, Durability, LogHeader, LogPosition, LogWriter, MayGrow};
 
 /// A log in use.
 #[derive(Debug)]
@@ -120,11 +120,17 @@ impl LogFile {
         Ok(())
     }
 
-    /// Has the device keep room for so many records with so many bytes in all.
-    pub fn ask_for_room(&self, records: u64, bytes: u64) -> thermocline_device::Result<()> {
+    /// Has the device keep room for so many records with so many bytes in all, where the log
+    /// `may_grow` as it must.
+    pub fn ask_for_room(
+        &self,
+        records: u64,
+        bytes: u64,
+        may_grow: MayGrow<'_>,
+    ) -> thermocline_device::Result<()> {
         match &self.records {
-            Records::InTurn(writer) => writer.ask_for_room(records, bytes),
-            Records::SideBySide(claims) => claims.ask_for_room(records, bytes),
+            Records::InTurn(writer) => writer.ask_for_room(records, bytes, may_grow),
+            Records::SideBySide(claims) => claims.ask_for_room(records, bytes, may_grow),
         }
     }
 

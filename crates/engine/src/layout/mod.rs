@@ -33,7 +33,6 @@ pub(crate) use indexed::Trail;
 use indexed::{Indexed, OneLevel, Order};
 use leveled::{LevelTargets, Leveled};
 use std::sync::Arc;
-use thermocline_device::TieredFiles;
 use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_pmem::Tree;
 use thermocline_slab::LiveSlots;
@@ -108,17 +107,6 @@ pub(crate) enum OpenedLayout {
 }
 
 impl OpenedLayout {
-    /// What names files and records lies beside slots on the fast tier, so it is kept short there.
-    pub fn bound_names(settings: &Settings, restored: &mut Restored, files: &TieredFiles) {
-        match settings.preset() {
-            Preset::Hybrid => {
-                restored.manifest.keep_short(settings.manifest_bytes());
-                files.set_map_room_bytes(settings.map_bytes());
-            }
-            Preset::Leveled | Preset::Indexed => {}
-        }
-    }
-
     /// The text of the settings that are kept, if there is one, names each format that the layout
     /// may write and that older builds do not know.
     pub fn names_formats(settings: &Settings, kept: Option<&str>) -> bool {

@@ -54,15 +54,11 @@ impl Settings {
     pub(crate) fn division(&self) -> MemoryDivision {
         let memory = self.memory.0;
         let writers_bytes = self.writers() * self.writer_bytes();
-        let memtables_bytes = match self.preset() {
-            Preset::Leveled | Preset::Indexed => memory / 4,
-            // What memtables hold, slots could; and their logs take room of the fast tier.
-            Preset::Hybrid => memory / 8,
-        };
-        let left = memory - memtables_bytes - memory / WINDOWS_SHARE;
+        let memtable_bytes = self.memtable_bytes();
+        let left = memory - MEMTABLES * memtable_bytes - memory / WINDOWS_SHARE;
         let left = left.saturating_sub(self.fast_cache_memory_bytes());
         MemoryDivision {
-            memtable_bytes: memtables_bytes / MEMTABLES,
+            memtable_bytes,
             cache_bytes: left.saturating_sub(writers_bytes).max(memory / 8),
         }
     }
@@ -92,6 +88,16 @@ impl Settings {
         let share = memory / DICTIONARIES_SHARE / self.writers();
         let bytes = self.dictionary_size.0.min(share / BYTES_PER_DICTIONARY_BYTE);
         if bytes < DICTIONARY_BYTES_MIN { 0 } else { bytes as u32 }
+    }
+
+    /// What one memtable takes where its log may be as large.
+    pub(super) fn memtable_bytes_wanted(&self) -> u64 {
+        let memtables_bytes = match self.preset() {
+            Preset::Leveled | Preset::Indexed => self.memory.0 / 4,
+            // What memtables hold, slots could; and their logs take room of the fast tier.
+            Preset::Hybrid => self.memory.0 / 8,
+        };
+        memtables_bytes / MEMTABLES
     }
 
     /// What a block of `block_size` logical bytes is expected to have once it is compressed: a

@@ -12,17 +12,18 @@ mod memory;
 pub(crate) mod persistent_memory;
 mod placement;
 pub(crate) mod retired;
+mod shares;
 mod table_options;
 mod tier;
 mod waiting;
 
 use crate::error::{Error, Result};
-use crate::limits::MEMTABLES;
 use fast_cache::FastCacheSettings;
 use hybrid::HybridSettings;
 pub(crate) use memory::{MemoryDivision, WRITER_BYTES};
 use persistent_memory::PersistentMemory;
 use serde::{Deserialize, Serialize};
+pub(crate) use shares::RETIRED_LOGS_MAX;
 use std::path::Path;
 use thermocline_device::{PlacementChoice, TierSpec};
 use thermocline_foundation::{ByteSize, Duration};
@@ -405,70 +406,7 @@ impl Settings {
     pub(crate) fn is_tiered(&self) -> bool {
         self.tiers.len() > 1
     }
-
-    /// Bytes of a log that holds a full memtable, unless that is one batch which alone is more. An
-    /// entry's overhead in the memtable is more than a record's header in the log; checksums and
-    /// page headers add 2 %. Groups that are written side by side leave up to half of it empty.
-    pub(crate) fn full_log_bytes(&self) -> u64 {
-        let padded = if self.has_parallel_log() { 2 } else { 1 };
-        let memtable_bytes = padded * self.division().memtable_bytes;
-        (memtable_bytes + memtable_bytes / 32).next_multiple_of(64 << 10)
-    }
-
-    /// Bytes reserved for a log: a full memtable's. A small fast tier gives each log at most a
-    /// share of itself; a log grows where its reserve is not enough.
-    pub(crate) fn log_bytes(&self) -> u64 {
-        let tier_bytes = self.tiers.first().map_or(u64::MAX, |tier| tier.capacity.0);
-        self.full_log_bytes().min((tier_bytes / 32).next_multiple_of(64 << 10))
-    }
-
-    /// Logs that there are at once (`front/log_pool.rs`). Where records want
-    /// the fast tier it is one for each memtable, and a writer that fills the last may have to wait
-    /// until a log is made anew.
-    pub(crate) fn logs_max(&self) -> u64 {
-        match self.preset() {
-            Preset::Leveled | Preset::Indexed => LOGS,
-            Preset::Hybrid => MEMTABLES,
-        }
-    }
-
-    /// Bytes that all logs may take of a fast tier that records want. On a small one they grow
-    /// beyond their reserve, and so they have more there than what is reserved.
-    pub(crate) fn logs_bytes(&self) -> u64 {
-        (self.logs_max() * self.full_log_bytes()).min(SMALL_LOGS * self.log_bytes())
-    }
-
-    /// Bytes to which the manifest may grow before it is written afresh, where records want the
-    /// fast tier: what it takes, they cannot. Its state is a bit for each slot, and so with the
-    /// smallest slots half of that.
-    pub(crate) fn manifest_bytes(&self) -> u64 {
-        let tier_bytes = self.tiers.first().map_or(u64::MAX, |tier| tier.capacity.0);
-        (tier_bytes / MANIFEST_SHARE).max(JOURNAL_BYTES_MIN)
-    }
-
-    /// The same for the file map, of which a file has some twenty bytes.
-    pub(crate) fn map_bytes(&self) -> u64 {
-        let tier_bytes = self.tiers.first().map_or(u64::MAX, |tier| tier.capacity.0);
-        (tier_bytes / MAP_SHARE).clamp(JOURNAL_BYTES_MIN, MAP_BYTES_MAX)
-    }
 }
-
-/// Logs that there are at once where there is room for them: the one written, those of frozen
-/// memtables, the next, and retired ones kept for use as logs again.
-const LOGS: u64 = MEMTABLES + 1 + RETIRED_LOGS_MAX as u64;
-
-/// Retired logs that are kept for use as logs again.
-pub(crate) const RETIRED_LOGS_MAX: usize = 2;
-
-/// Reserves of logs that a small fast tier leaves them.
-const SMALL_LOGS: u64 = 5;
-
-/// Shares of the fast tier that the journals may grow to, bytes that each may at least, and the map
-/// at most.
-const MANIFEST_SHARE: u64 = 128;
-const MAP_SHARE: u64 = 256;
-const JOURNAL_BYTES_MIN: u64 = 64 << 10;
-const MAP_BYTES_MAX: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Where the tables of the preset `leveled` go: the setting's word, its figures, and the policy
 //! that they make.
 
-use super::{LOGS, Preset, Settings};
+use super::{Preset, Settings};
 use crate::error::{Error, Result};
 use crate::limits::LEVELS;
 use std::sync::Arc;
@@ -73,13 +73,12 @@ impl Settings {
         Ok(())
     }
 
-    /// How levels are placed. Logs are on the fast tier; what those of full memtables grow beyond
-    /// their reserve on a small one, the watermark leaves free.
+    /// How levels are placed. Logs are on the fast tier.
     ///
     /// Does not look at `tiers`: at an opening it is wanted before they are known, and what it
     /// decides must not change by it. The policy knows how small tier 0 is.
     pub(crate) fn by_level(&self) -> ByLevelSettings {
-        let log_reserve = ByteSize(self.full_log_bytes() * LOGS);
+        let log_reserve = ByteSize(self.full_logs_bytes());
         ByLevelSettings { log_reserve, cache_reserve: self.fast_cache.capacity }
     }
 

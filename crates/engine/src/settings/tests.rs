@@ -2,6 +2,7 @@
 
 use super::*;
 use std::path::PathBuf;
+use thermocline_foundation::random::Random;
 
 #[test]
 fn settings_survive_toml_and_unknown_names_are_named() {
@@ -26,8 +27,31 @@ fn placement_is_the_same_whether_or_not_the_tiers_are_known_yet() {
         let made = Settings { tiers, preset, memory, ..Settings::default() };
         let opened = Settings { tiers: Vec::new(), ..made.clone() };
         assert_eq!(made.by_level(), opened.by_level());
-        let logs = made.log_bytes() * LOGS;
+        let logs = made.logs_bytes();
         assert!(made.fast_table_bytes().unwrap() + logs <= capacity.0, "{capacity}");
+    }
+}
+
+#[test]
+fn logs_of_full_memtables_keep_to_their_part_of_tier_0() {
+    let mut random = Random::new(1);
+    for _ in 0..5000 {
+        let mut size = |least_bits, most_bits| {
+            let bits = least_bits + random.below(most_bits - least_bits);
+            ByteSize((1u64 << bits) + random.below(1u64 << bits))
+        };
+        let (capacity, memory) = (size(20, 42), size(20, 36));
+        let preset = Some([Preset::Leveled, Preset::Hybrid][random.below(2) as usize]);
+        let log_writes = 1 + random.below(3) as u32;
+        let tiers = vec![Tier::new("/fast", capacity), Tier::new("/slow", ByteSize::gib(1))];
+        let settings = Settings { tiers, preset, memory, log_writes, ..Settings::default() };
+        assert!(settings.logs_bytes() <= capacity.0 / 32 * 5, "{settings:?}");
+        let memtable_bytes = settings.division().memtable_bytes;
+        let copies = if log_writes > 1 { 2 } else { 1 };
+        let least = copies * (memtable_bytes + memtable_bytes / 32);
+        assert!(least <= settings.log_bytes(), "{settings:?}");
+        let small = settings.log_bytes() / copies / 2;
+        assert!(memtable_bytes >= small.min(memory.0 / 24), "{settings:?}");
     }
 }
 

@@ -20,8 +20,10 @@ use std::collections::BTreeMap;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Share of the fast tier that is left free beside logs and journals.
+/// Share of the fast tier that is left free beside logs and journals, and the least: a manifest and
+/// a map of a small database as they are begun.
 const SPARE_SHARE: u64 = 100;
+const SPARE_BYTES_MIN: u64 = 96 << 10;
 
 /// Share of what logs, journals and spare leave that a cache of blocks may take beside tables and
 /// slots.
@@ -87,7 +89,7 @@ impl Tier0 {
         };
         let logs_bytes = grant(settings.logs_bytes());
         let journals_bytes = grant(settings.manifest_bytes() + settings.map_bytes());
-        let spare_bytes = grant(capacity_bytes / SPARE_SHARE);
+        let spare_bytes = grant((capacity_bytes / SPARE_SHARE).max(SPARE_BYTES_MIN));
         let share = if settings.all_tables_lie_below() { 1 } else { CACHE_SHARE };
         let cache_bytes = settings.fast_cache.capacity.0.min(left_bytes / share);
         left_bytes -= cache_bytes;

@@ -45,6 +45,10 @@ const REWRITE_BYTES_MIN: u64 = 4 << 20;
 const REWRITE_FACTOR: u64 = 8;
 const REWRITE_FACTOR_SHORT: u64 = 2;
 
+/// What a manifest has beyond the length at which it is written afresh: the edit that makes it so
+/// long, and the room that it keeps.
+const AHEAD_BYTES: u64 = 2 * KEPT_BYTES;
+
 /// What an edit has at most of counts and sequences, which it gets once it is not refused any more.
 const LATE_BYTES: usize = 2048;
 
@@ -242,6 +246,8 @@ pub(crate) struct Manifest {
     rewrite_bytes_min: u64,
     rewrite_factor: u64,
     room_bytes: u64,
+    /// What it may come to counts on its tier.
+    is_short: bool,
     /// The one before, where the file map had no room to forget it.
     old: Option<FileNumber>,
 }
@@ -249,10 +255,24 @@ pub(crate) struct Manifest {
 impl Manifest {
     /// Writes a new manifest whose first frame is `state`, and makes it the one.
     pub fn create(files: &Arc<TieredFiles>, state: &Edit, origin: Origin) -> Result<Self> {
+        Self::create_within(files, state, origin, u64::MAX)
+    }
+
+    /// As [`Manifest::create`], on a tier that has room for all that it may come to, where that is
+    /// more than `room_bytes`.
+    fn create_within(
+        files: &Arc<TieredFiles>,
+        state: &Edit,
+        origin: Origin,
+        room_bytes: u64,
+    ) -> Result<Self> {
         let payload = state.encode();
         let context = FileContext { kind: FileKind::Manifest, origin };
         let begin = |file: &Arc<File>| Self::journal_in(file, &payload);
-        let (_, journal) = files.create_begun(context, payload.len() as u64, begin)?;
+        let begun_bytes = Journal::begun_bytes(payload.len(), KEPT_BYTES);
+        let all_bytes = REWRITE_FACTOR_SHORT * payload.len() as u64 + AHEAD_BYTES;
+        let bytes = if all_bytes > room_bytes { all_bytes.max(begun_bytes) } else { begun_bytes };
+        let (_, journal) = files.create_begun(context, bytes, begin)?;
         let manifest = Self::of(files, journal);
         let published = files.publish(&[manifest.number]);
         published.inspect_err(|_| delete_or_leave(files, &[manifest.number]))?;
@@ -277,7 +297,7 @@ impl Manifest {
         let (files, number) = (Arc::clone(files), journal.file().number());
         let (rewrite_bytes_min, rewrite_factor) = (REWRITE_BYTES_MIN, REWRITE_FACTOR);
         let rewrite_bytes = rewrite_bytes_min.max(rewrite_factor * journal.len_bytes());
-        let (room_bytes, old) = (u64::MAX, None);
+        let (room_bytes, is_short, old) = (u64::MAX, false, None);
         Self {
             files,
             journal,
@@ -286,6 +306,7 @@ impl Manifest {
             rewrite_bytes_min,
             rewrite_factor,
             room_bytes,
+            is_short,
             old,
         }
     }
@@ -324,15 +345,24 @@ impl Manifest {
         Ok(Self { rewrite_bytes: REWRITE_BYTES_MIN, ..Self::of(files, journal) })
     }
 
-    /// A fresh manifest is written once the journal has so many bytes, and twice its state. For a
-    /// fast tier of which the manifest would take a share that records could use.
+    /// A fresh manifest is written once the journal has half of so many bytes, and twice its state.
+    /// The other half is for the edit that makes it so long.
     pub fn keep_short(&mut self, bytes: u64) {
         self.journal.set_room_bytes(bytes);
         self.room_bytes = bytes;
-        let frames_bytes = bytes.saturating_sub(KEPT_BYTES + LATE_BYTES as u64);
-        self.rewrite_bytes_min = frames_bytes.min(REWRITE_BYTES_MIN);
+        self.is_short = true;
+        self.rewrite_bytes_min = (bytes / 2).min(REWRITE_BYTES_MIN);
         self.rewrite_bytes = self.rewrite_bytes_min;
         self.rewrite_factor = REWRITE_FACTOR_SHORT;
+        self.announce();
+    }
+
+    /// Has what it may come to count on its tier.
+    fn announce(&self) {
+        if self.is_short {
+            let bytes = self.room_bytes.max(self.rewrite_bytes + AHEAD_BYTES);
+            self.files.announce_bytes(self.number, bytes);
+        }
     }
 
     /// See [`Journal::opened`].
@@ -390,16 +420,20 @@ impl Manifest {
     /// Makes a new manifest that begins with `state` the one. A refusal has changed nothing.
     pub fn write_afresh(&mut self, state: &Edit) -> Result<()> {
         self.forget_old()?;
-        let mut fresh = Self::create(&self.files, state, Origin::Foreground)?;
+        let room_bytes = self.room_bytes;
+        let mut fresh = Self::create_within(&self.files, state, Origin::Foreground, room_bytes)?;
         fresh.rewrite_bytes_min = self.rewrite_bytes_min;
         fresh.rewrite_factor = self.rewrite_factor;
         fresh.room_bytes = self.room_bytes;
+        fresh.is_short = self.is_short;
         fresh.journal.set_room_bytes(self.room_bytes);
         let state_bytes = fresh.journal.len_bytes();
         fresh.rewrite_bytes = fresh.rewrite_bytes_min.max(fresh.rewrite_factor * state_bytes);
         let old = std::mem::replace(self, fresh).number;
         self.old = Some(old);
-        self.forget_old()
+        let forgotten = self.forget_old();
+        self.announce();
+        forgotten
     }
 
     /// Where it lies.

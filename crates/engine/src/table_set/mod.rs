@@ -6,6 +6,7 @@ pub(crate) mod claims;
 pub(crate) mod key_range;
 pub(crate) mod levels;
 pub(crate) mod manifest;
+pub(crate) mod new_table;
 pub(crate) mod restored;
 pub(crate) mod slot_edit;
 pub(crate) mod table;

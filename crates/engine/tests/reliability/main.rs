@@ -5,6 +5,7 @@
 //! seed, `THERMOCLINE_ROUNDS` multiplies the counts (1 is the form for every day).
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 
+mod capacities;
 #[path = "../guards/closing.rs"]
 mod closing;
 mod crash;

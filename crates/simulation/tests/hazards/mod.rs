@@ -2,6 +2,7 @@
 //! records that come back, tombstones that never go, batches that are half there, damage that is
 //! taken for something else, and tables that go while they are read.
 
+mod journals;
 mod snapshots;
 mod third;
 

@@ -31,12 +31,18 @@ pub(crate) struct Gathering {
     /// Keys and values, one behind the other.
     bytes: Vec<u8>,
     entries: Vec<Held>,
+    key_bytes: usize,
     bytes_max: usize,
     /// Of the table before this one.
     before: Option<Samples>,
     /// The whole table, as far as the caller knows.
     expected_bytes: u64,
 }
+
+/// What an entry takes at most beside its key and value, and one of index and filter beside its
+/// key.
+const ENTRY_BYTES_MAX: usize = 32;
+const INDEX_ENTRY_BYTES_MAX: usize = 48;
 
 /// Every other block is left out of the samples, and tells what the dictionary is worth: it says
 /// too much of what it was made of, even of noise.
@@ -61,6 +67,7 @@ impl Gathering {
             level,
             bytes: Vec::new(),
             entries: Vec::new(),
+            key_bytes: 0,
             bytes_max,
             before: None,
             expected_bytes: 0,
@@ -98,12 +105,21 @@ impl Gathering {
     pub fn hold(&mut self, (key, word, value): HeldEntry<'_>) {
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
+        self.key_bytes += key.len();
         self.entries.push(Held { key_len: key.len(), value_len: value.len(), word });
     }
 
     /// Bytes of keys and values.
     pub fn held_bytes(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// Bytes that what is held comes to in the file at most: each entry with an entry of the index
+    /// and its bits of the filter, and each block with the padding before it.
+    pub fn file_bytes_max(&self) -> usize {
+        let data = self.bytes.len() + self.entries.len() * ENTRY_BYTES_MAX;
+        let index = self.key_bytes + self.entries.len() * INDEX_ENTRY_BYTES_MAX;
+        2 * (data + index)
     }
 
     /// The last entry's key and word.

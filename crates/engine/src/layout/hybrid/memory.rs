@@ -308,7 +308,9 @@ mod tests {
 
     #[test]
     fn parts_of_a_large_memtable_are_small() {
-        let settings = Settings { memory: ByteSize::gib(8), ..hybrid() };
+        let mut settings = Settings { memory: ByteSize::gib(8), ..hybrid() };
+        // Its logs have room for a full memtable.
+        settings.tiers[0].capacity = ByteSize::gib(8);
         let memory = Memory::new(&settings);
         assert_eq!(memory.kept_for_active(0), 2 * ACTIVE_PART_BYTES_MAX);
     }

@@ -26,6 +26,8 @@ use thermocline_popularity::{
 
 /// Bytes of records that one demotion takes, in tables: more would only hold the range for longer.
 const TABLES_PER_DEMOTION: u64 = 1;
+/// And no more than this share of the slots' room: a table may be larger than all of it.
+const DEMOTION_SHARE: u64 = 8;
 /// A merge of all runs of a range of which nothing was counted. It is promised all that it takes,
 /// so where writes have a budget it may wait for more than it will write.
 const UNCOUNTED: RunMerge = RunMerge { runs: usize::MAX, score: 0.0, written_bytes: f64::INFINITY };
@@ -207,7 +209,8 @@ impl Hybrid {
 
     /// Bytes of records that one demotion takes along, about.
     pub fn demotion_bytes(&self) -> u64 {
-        TABLES_PER_DEMOTION * self.shared.settings.table_size.0
+        let tables_bytes = TABLES_PER_DEMOTION * self.shared.settings.table_size.0;
+        tables_bytes.min(self.fast.room.limit_bytes() / DEMOTION_SHARE)
     }
 
     /// Takes the range of a plan for itself, unless another demotion has keys of it.

@@ -351,3 +351,30 @@ fn all_runs_of_a_range_that_is_drawn_by_chance_are_merged_and_its_cold_records_l
     let found = sampled("k", 1200).iter().filter(|key| db.get(key).unwrap().is_some()).count();
     assert_eq!(found as u64, 600 + before);
 }
+
+#[test]
+fn a_demotion_takes_a_part_of_a_fast_tier_that_is_smaller_than_a_table() {
+    for capacity in [6, 8, 16] {
+        let mut settings = hybrid();
+        settings.tiers[0].capacity = ByteSize::mib(capacity);
+        settings.tiers[1].capacity = ByteSize::mib(16 * capacity);
+        assert!(settings.tiers[0].capacity < settings.table_size);
+        let db = stepped(&settings);
+        let (mut random, mut shares) = (Random::new(1), Vec::new());
+        let keys = 3000 * capacity;
+        for number in 0..2 * keys {
+            let mut value = [0; 1000];
+            random.fill(&mut value);
+            db.put((number * 7919 % keys).to_be_bytes(), value).unwrap();
+            if number > keys / 2 && number % 100 == 0 {
+                let fast = &db.engine().hybrid().fast;
+                let live_bytes = fast.slabs.stats().bytes_live();
+                shares.push(100 * live_bytes / fast.room.limit_bytes());
+            }
+        }
+        assert!(db.stats().fast_tier.unwrap().demotions.ended > 10);
+        // What leaves at once was three quarters of it.
+        let least = shares.iter().min().unwrap();
+        assert!(*least >= 40, "{capacity} MiB: {least} % of {shares:?}");
+    }
+}

@@ -245,7 +245,8 @@ fn manifest_and_map_keep_to_their_room_and_are_seldom_written_afresh() {
         let map = engine.shared().files.usage()[0].used_by_kind[&FileKind::Map];
         assert!(map <= map_bytes, "{map} of {map_bytes}");
     }
-    // An edit takes a page at least, and a flush is three of them here.
-    assert!((1..=40).contains(&rewrites), "{rewrites} times");
-    assert!(state_bytes * 8 < edits_bytes, "{state_bytes} written afresh of {edits_bytes}");
+    // An edit takes a page at least, and a flush is three of them here; half of the manifest's room
+    // has those of five or six flushes.
+    assert!((1..=75).contains(&rewrites), "{rewrites} times");
+    assert!(state_bytes * 4 < edits_bytes, "{state_bytes} written afresh of {edits_bytes}");
 }

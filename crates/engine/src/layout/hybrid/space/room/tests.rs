@@ -3,7 +3,7 @@
 use crate::layout::hybrid::rules::fullness::{EvictionStep, Need, RETRY_NS};
 use crate::layout::hybrid::space::sweep::Sweep;
 use crate::support::{hybrid, stepped, stepped_with};
-use crate::{Experiments, HybridSettings, Settings};
+use crate::{ByteSize, Experiments, HybridSettings, Settings};
 
 fn low_watermark(percent: u32) -> Experiments {
     Experiments { low_watermark_percent: Some(percent), ..Experiments::NONE }
@@ -13,8 +13,10 @@ fn low_watermark(percent: u32) -> Experiments {
 fn writers_are_slowed_above_the_high_watermark_whatever_is_said_of_level_0() {
     // The rate after each of some thousand records, of which none leaves.
     let rates = |level0_slowdown, level0_stop| {
-        let settings = HybridSettings { high_watermark_percent: 12, ..hybrid().hybrid };
-        let settings = Settings { level0_slowdown, level0_stop, hybrid: settings, ..hybrid() };
+        let settings = HybridSettings { high_watermark_percent: 2, ..hybrid().hybrid };
+        let mut settings = Settings { level0_slowdown, level0_stop, hybrid: settings, ..hybrid() };
+        // A memtable has room for all of them.
+        settings.tiers[0].capacity = ByteSize::mib(96);
         let db = stepped_with(low_watermark(1), &settings);
         let rate_with = |thousands: u32| {
             for key in 1000 * (thousands - 1)..1000 * thousands {
