@@ -7,7 +7,8 @@
 use super::disk::check_name;
 use crate::buffer::Buffer;
 use crate::driver::{
-    Completion, DirectoryLock, Driver, DriverFile, Entry, Handle, Operation, Queue, Request, Space,
+    Completion, DirectoryLock, Driver, DriverFile, Entry, FileStamp, Handle, Operation, Queue,
+    Request, Space,
 };
 use crate::error::{Error, ErrorKind, Result};
 use std::any::Any;
@@ -44,8 +45,14 @@ enum Named {
 #[derive(Debug, Default)]
 struct MemoryFile {
     room: Arc<Room>,
+    /// None has the number of another.
+    number: u64,
+    changes: AtomicU64,
     bytes: RwLock<Vec<u8>>,
 }
+
+/// Files made so far, in all directories.
+static MADE: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes that the files of a directory may take, and take.
 #[derive(Debug, Default)]
@@ -140,6 +147,12 @@ fn missing(action: &str, name: &str) -> Error {
 impl DriverFile for MemoryFile {
     fn len(&self) -> Result<u64> {
         Ok(self.bytes.read().len() as u64)
+    }
+
+    fn stamp(&self) -> Result<Option<FileStamp>> {
+        let bytes = self.bytes.read();
+        let (changed_ns, len) = (self.changes.load(Relaxed), bytes.len() as u64);
+        Ok(Some(FileStamp { number: self.number, born_ns: 0, changed_ns, len }))
     }
 
     fn allocate(&self, len: u64) -> Result<()> {
@@ -264,7 +277,9 @@ impl Driver for MemoryDriver {
 
     fn create(&self, name: &str) -> Result<Handle> {
         let room = Arc::clone(&self.directory.room);
-        let file = Arc::new(MemoryFile { room, bytes: RwLock::default() });
+        let number = MADE.fetch_add(1, Relaxed) + 1;
+        let (changes, bytes) = (AtomicU64::new(0), RwLock::default());
+        let file = Arc::new(MemoryFile { room, number, changes, bytes });
         self.put("create", name, Named::File(Arc::clone(&file)))?;
         Ok(file)
     }

@@ -43,7 +43,7 @@ use std::sync::Arc;
 use thermocline_foundation::Clock;
 use thermocline_foundation::sync::atomic::AtomicU32;
 use thermocline_foundation::sync::atomic::Ordering::AcqRel;
-use thermocline_foundation::sync::{Condvar, Mutex, MutexGuard};
+use thermocline_foundation::sync::{Mutex, MutexGuard};
 
 /// See the module.
 #[derive(Debug)]
@@ -62,8 +62,7 @@ struct Shared {
     moving: Mutex<()>,
     /// Calls that wait for that.
     waiting: AtomicU32,
-    work: Mutex<mover::Work>,
-    changed: Condvar,
+    waker: Arc<mover::Waker>,
 }
 
 /// The managed directories that were asked for.
@@ -144,8 +143,7 @@ impl Hosts {
             open: Mutex::default(),
             moving: Mutex::default(),
             waiting: AtomicU32::new(0),
-            work: Mutex::default(),
-            changed: Condvar::new(),
+            waker: Arc::default(),
         });
         let mover = Mover::start(Arc::clone(&shared))?;
         Ok(Self { shared, _mover: mover })
@@ -162,7 +160,7 @@ impl Hosts {
         }
         let at = At::new(path)?;
         let file = self.shared.names_to_write(&at.directory)?.create(&at.name, class)?;
-        self.shared.wake();
+        self.shared.waker.wake();
         Ok(Some(file))
     }
 
@@ -285,7 +283,7 @@ impl Hosts {
         let at = At::new(path)?;
         if let Some(names) = self.shared.names(&at.directory)? {
             names.set_level(&at.name, level);
-            self.shared.wake();
+            self.shared.waker.wake();
         }
         Ok(())
     }
@@ -394,6 +392,9 @@ impl Shared {
         if self.settings.placement == PlacementChoice::Parallelism {
             names.measure_load(Arc::clone(&self.clock));
         }
+        let waker = Arc::clone(&self.waker);
+        let wake = Arc::new(move || waker.wake());
+        names.keep_extents(self.settings.extents(), Arc::clone(&self.clock), wake);
         open.open.insert(directory.to_owned(), names.clone());
         names
     }

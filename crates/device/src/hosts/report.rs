@@ -1,5 +1,6 @@
 //! Figures of a host's directory, by tier and level.
 
+use crate::file_cache::ExtentCounts;
 use crate::names::{NameCounts, NamedTier, Names};
 use crate::{Holds, NamedInfo};
 use serde::Serialize;
@@ -15,6 +16,8 @@ pub struct HostReport {
     pub tiers: Vec<TierReport>,
     /// What happened since it was opened.
     pub counts: NameCounts,
+    /// Of these in the cache of extents; none where none are kept.
+    pub extents: Option<ExtentCounts>,
 }
 
 /// A tier of it.
@@ -57,7 +60,8 @@ impl HostReport {
     pub(super) fn of(names: &Names) -> Self {
         let files = names.files();
         let tiers = names.tiers().iter().map(|tier| TierReport::of(tier, &files)).collect();
-        Self { directory: names.path().to_owned(), tiers, counts: names.counts() }
+        let extents = names.extent_counts();
+        Self { directory: names.path().to_owned(), tiers, counts: names.counts(), extents }
     }
 }
 

@@ -19,7 +19,7 @@
 //!   links.rs       link, rename elsewhere    moves.rs     moves, overflow, export
 //!   report.rs      what people are shown     counts.rs    what happened
 //!   dissolving.rs  the end of a directory   copies.rs    copies of files on faster tiers
-//!   writer.rs      a file while it is written
+//!   writer.rs      a file while it is written  extents.rs  parts of files on the fastest tier
 //! ```
 //! The host moves the bytes itself, at [`NamedFile::place`]. What a call does, and what a crash
 //! leaves of it, is the table in docs/formats/names.md.
@@ -49,6 +49,7 @@ mod copies;
 mod counts;
 mod creation;
 mod dissolving;
+mod extents;
 mod home_file;
 mod link_text;
 mod links;
@@ -61,6 +62,7 @@ mod writer;
 
 pub use class::{FileClass, Heat, Holds};
 pub use counts::NameCounts;
+pub use extents::ExtentSettings;
 pub use home_file::HomeFile;
 pub use link_text::{LinkText, Serial};
 pub use named_file::NamedFile;
@@ -75,12 +77,13 @@ use crate::tier::{Tier, TierIndex};
 use crate::tiered_files::{Devices, Home};
 use copies::Copying;
 use counts::Counts;
+use extents::HostExtents;
 use listing::{Listing, Named, Place};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
-use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::Ordering::{AcqRel, Acquire};
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64};
+use thermocline_foundation::sync::{Mutex, OnceLock};
 use thermocline_foundation::{Clock, Counter, Planted, planted, sync_site};
 
 /// The directory of this software in a host's.
@@ -169,6 +172,8 @@ struct Host {
     /// Reads that hosts told of, by the room that served them.
     served: Vec<Counter>,
     copying: Copying,
+    /// None inside: nothing is kept. Goes before the lock.
+    extents: OnceLock<Option<HostExtents>>,
     changing: Mutex<Option<Changing>>,
     /// There is something in `changing`.
     is_writer: AtomicBool,
