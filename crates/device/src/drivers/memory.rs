@@ -181,6 +181,7 @@ impl Drop for MemoryFile {
 impl MemoryFile {
     /// Makes it at least `end` bytes long; `None` is an end that has no number.
     fn extend(&self, bytes: &mut Vec<u8>, end: Option<u64>) -> Result<()> {
+        self.changes.fetch_add(1, Relaxed);
         let end = end.filter(|end| *end <= FILE_BYTES_MAX).map(|end| end as usize);
         let grown = end.map(|end| end.saturating_sub(bytes.len()));
         let reserved = grown.filter(|grown| bytes.try_reserve(*grown).is_ok());

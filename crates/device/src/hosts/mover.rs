@@ -130,6 +130,9 @@ impl Shared {
                     self.copy_files(&names);
                 }
                 while !self.is_awaited() && names.tend_extents() {}
+                if seconds > 0 {
+                    names.write_gathered_extents();
+                }
             }
         }
     }

@@ -127,6 +127,13 @@ impl Names {
         (0..STEPS_MAX).all(|_| extents.cache.step(room_bytes))
     }
 
+    /// A second has passed: what readers have filled in is written, although it is little.
+    pub fn write_gathered_extents(&self) {
+        if let Some(extents) = self.host.kept_extents() {
+            extents.cache.write_gathered(self.host.extent_room(0));
+        }
+    }
+
     /// What the cache of extents did; none where there is none.
     pub fn extent_counts(&self) -> Option<ExtentCounts> {
         self.host.kept_extents().map(|extents| extents.cache.counts())

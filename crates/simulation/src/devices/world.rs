@@ -81,10 +81,13 @@ pub(super) struct Content {
     pub live: Sparse,
     pub durable: Sparse,
     pub pending: Vec<Pending<Change>>,
+    /// Changes so far, as the time of the last one tells them apart.
+    pub changes: u64,
 }
 
 impl Content {
     pub fn change(&mut self, call: u64, change: Change) {
+        self.changes += 1;
         change.apply(&mut self.live, &mut || true);
         self.pending.push(Pending::new(call, change));
     }
@@ -109,6 +112,7 @@ impl Content {
                 }
             }
         }
+        self.changes += 1;
         self.live.write(offset, bytes);
         self.durable.write(offset, bytes);
     }

@@ -4,10 +4,12 @@
 //! ```text
 //!   host.rs     steps of a host from a seed       model.rs   what it may find
 //!   images.rs   what crashes leave, opened      beside.rs  writings beside moves and copies
+//!   extents.rs  reads that are served from the fastest tier
 //! ```
 //! Everything runs on one thread and follows from the seed.
 
 mod beside;
+mod extents;
 mod host;
 mod images;
 mod model;

@@ -40,7 +40,9 @@ impl ExtentFile {
         let FileStamp { number, born_ns, changed_ns, len } = stamp;
         let mut words = [room.into(), hash_text(name), number, born_ns, changed_ns, len];
         if planted(Planted::ExtentOfReplacedFileServed) {
-            words = [0, hash_text(name), 0, 0, 0, 0];
+            let name =
+                name.trim_start_matches(|first: char| first.is_ascii_digit() || first == '-');
+            words = [0, hash_text(name.trim_start_matches('.')), 0, 0, 0, 0];
         }
         let mut identity = [0; 48];
         for (place, word) in identity.chunks_exact_mut(8).zip(words) {

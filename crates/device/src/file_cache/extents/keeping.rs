@@ -126,6 +126,16 @@ impl Extents {
         false
     }
 
+    /// Writes what readers have filled in so far, although it is less than a batch.
+    pub fn write_gathered(&self, room_bytes: u64) {
+        let mut keeping = self.keeping.lock();
+        let Some(keeping) = keeping.as_mut() else { return };
+        let rest = self.filling.lock().take_rest();
+        if let Some(batch) = rest {
+            self.write(keeping, batch, room_bytes.min(self.plan.capacity_bytes));
+        }
+    }
+
     /// The host's files leave no more than `room_bytes`: the oldest files go.
     pub fn give_way(&self, room_bytes: u64) {
         if let Some(keeping) = self.keeping.lock().as_mut() {

@@ -24,6 +24,8 @@
 mod file;
 mod keeping;
 mod plan;
+#[cfg(test)]
+mod tests;
 
 pub use file::ExtentFile;
 pub(crate) use keeping::delete_files;
@@ -61,7 +63,8 @@ pub struct ExtentCounts {
     pub admitted: u64,
     /// Extents that were written again when their file left.
     pub kept: u64,
-    /// Extents that were wanted, and dropped because writing was behind or failed.
+    /// Extents that were filled in, and dropped: they were under way already, writing was behind,
+    /// or it failed.
     pub dropped: u64,
     /// Extents that could not be read, or did not match.
     pub damaged: u64,

@@ -14,6 +14,9 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 const BATCHES_MIN: u64 = 4;
 const BATCH_BYTES_MAX: u64 = 1 << 20;
 
+/// Extents that a batch is expected to have at least.
+const EXTENTS_MIN: u64 = 4;
+
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtentPlan {
@@ -31,10 +34,11 @@ impl ExtentPlan {
     /// For a cache of `capacity_bytes` with extents of `extent_bytes`.
     pub fn new(capacity_bytes: u64, extent_bytes: u64) -> Self {
         // A file has room for a few extents, whatever they are.
-        let least = FILE_BYTES_MIN.max(2 * BATCHES_MIN * extent_bytes);
+        let least = FILE_BYTES_MIN.max(EXTENTS_MIN * BATCHES_MIN * extent_bytes);
         let file_bytes = (capacity_bytes / FILES_MIN).clamp(least, FILE_BYTES_MAX.max(least));
         let file_bytes = file_bytes / PAGE * PAGE;
-        let batch_bytes = (file_bytes / BATCHES_MIN).min(BATCH_BYTES_MAX.max(2 * extent_bytes));
+        let batch_bytes =
+            (file_bytes / BATCHES_MIN).min(BATCH_BYTES_MAX.max(EXTENTS_MIN * extent_bytes));
         let batch_bytes = (batch_bytes / PAGE * PAGE) as usize;
         Self { capacity_bytes, extent_bytes, file_bytes, batch_bytes }
     }
@@ -55,7 +59,8 @@ mod tests {
             (20_u64 << 30, 8_u64 << 10, 64_u64 << 20, 1_usize << 20),
             (1 << 30, 8 << 10, 16 << 20, 1 << 20),
             (1 << 20, 4 << 10, 64 << 10, 16 << 10),
-            (1 << 30, 1 << 20, 16 << 20, 2 << 20),
+            (1 << 30, 1 << 20, 16 << 20, 4 << 20),
+            (1 << 20, 8 << 10, 128 << 10, 32 << 10),
         ] {
             let plan = ExtentPlan::new(capacity, extent);
             assert_eq!((plan.file_bytes, plan.batch_bytes), (file, batch), "{capacity} {extent}");
