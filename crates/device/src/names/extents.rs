@@ -141,6 +141,11 @@ impl Names {
 }
 
 impl NamedFile {
+    /// Extents of it may be kept.
+    pub fn keeps_extents(&self) -> bool {
+        self.known().is_some()
+    }
+
     /// Reads bytes at `offset` from extents, if all of them are there. `epoch` is that of the place
     /// which the host has open. Where bytes are wanted, they contain those that were asked for:
     /// the host reads them in place of these, and gives them to [`NamedFile::fill`].
