@@ -6,7 +6,8 @@
 //!   direct.rs      O_DIRECT                              /  pool.rs  batches on threads
 //!   ring.rs        batches through io_uring                 (unsafe)
 //!   memory.rs      a directory in memory
-//!   emulated.rs    any of these, slowed down to a device model (model.rs, profiles.rs)
+//!   emulated.rs    any of these, slowed down to a device model (model.rs, write_curve.rs,
+//!                  profiles.rs)
 //!   host_files.rs  files that are not the store's own: what a loader reads, what a tool writes
 //!   directories.rs making, removing and looking at directories
 //!   directory_lock.rs holding a directory, alone or beside other readers
@@ -40,6 +41,7 @@ pub mod power_switch;
 pub mod profiles;
 mod ring;
 pub mod spec;
+mod write_curve;
 
 pub use direct::{Batches, DirectDriver};
 pub use directories::{create_directory, directory_is_mount_point, remove_empty_directory};
@@ -51,3 +53,4 @@ pub use owner_process::OwnerProcess;
 pub use posix::PosixDriver;
 pub use profiles::Profile;
 pub use spec::DriverSpec;
+pub use write_curve::WriteCurve;

@@ -523,7 +523,8 @@ impl Content {
         for pending in &self.pending {
             pending.change.apply(&mut image, keep);
         }
-        Self { link: self.link.clone(), live: image.clone(), durable: image, pending: Vec::new() }
+        let (link, changes) = (self.link.clone(), self.changes);
+        Self { link, live: image.clone(), durable: image, pending: Vec::new(), changes }
     }
 }
 
