@@ -38,12 +38,12 @@ impl WriteCurve {
     /// Writes a second of so many writers, at least 1.
     pub fn rate(&self, writers: u32) -> u64 {
         let after = self.0.partition_point(|(point, _)| *point < writers);
-        let rate = match (after.checked_sub(1).map(|at| self.0[at]), self.0.get(after)) {
+        let rate = match (after.checked_sub(1).map(|at| self.0[at]), self.0.get(after).copied()) {
             (None, None) => 0,
-            (None, Some((_, rate))) | (Some((_, rate)), None) => *rate,
+            (None, Some((_, rate))) | (Some((_, rate)), None) => rate,
             (Some((below, low)), Some((above, high))) => {
                 let (part, whole) = (i128::from(writers - below), i128::from(above - below));
-                let (low, high) = (i128::from(low), i128::from(*high));
+                let (low, high) = (i128::from(low), i128::from(high));
                 (low + (high - low) * part / whole) as u64
             }
         };
