@@ -175,6 +175,17 @@ pub struct Space {
     pub free_bytes: u64,
 }
 
+/// What a device has done since it was attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceCounts {
+    /// Bytes that were read, and bytes that were written.
+    pub read_bytes: u64,
+    /// See `read_bytes`.
+    pub written_bytes: u64,
+    /// How long something was asked of it.
+    pub busy_ns: u64,
+}
+
 /// Holds a directory until it is dropped.
 pub trait DirectoryLock: Send + Sync + Debug {}
 
@@ -238,6 +249,12 @@ pub trait Driver: Send + Sync + Debug {
 
     /// Which directory it is; none where that cannot be told.
     fn directory_id(&self) -> Option<DirectoryId> {
+        None
+    }
+
+    /// What the device of the directory has done, whatever program asked for it; none where that
+    /// is not counted.
+    fn device_counts(&self) -> Option<DeviceCounts> {
         None
     }
 

@@ -7,8 +7,8 @@
 use super::disk::check_name;
 use crate::buffer::Buffer;
 use crate::driver::{
-    Completion, DirectoryLock, Driver, DriverFile, Entry, FileStamp, Handle, Operation, Queue,
-    Request, Space,
+    Completion, DeviceCounts, DirectoryLock, Driver, DriverFile, Entry, FileStamp, Handle,
+    Operation, Queue, Request, Space,
 };
 use crate::error::{Error, ErrorKind, Result};
 use std::any::Any;
@@ -30,6 +30,7 @@ pub struct MemoryDriver {
 #[derive(Debug, Default)]
 struct Directory {
     room: Arc<Room>,
+    device_counts: Mutex<Option<DeviceCounts>>,
     names: Mutex<BTreeMap<String, Named>>,
     /// Names that are locked: for one (none), or for so many that read.
     locked: Mutex<BTreeMap<String, Option<u64>>>,
@@ -106,6 +107,11 @@ impl MemoryDriver {
     /// From now on its files may take so many bytes together.
     pub fn set_capacity_bytes(&self, bytes: u64) {
         *self.directory.room.capacity_bytes.lock() = Some(bytes);
+    }
+
+    /// From now on its device is said to have done so much.
+    pub fn set_device_counts(&self, counts: DeviceCounts) {
+        *self.directory.device_counts.lock() = Some(counts);
     }
 
     fn find(&self, action: &str, name: &str) -> Result<Arc<MemoryFile>> {
@@ -320,6 +326,10 @@ impl Driver for MemoryDriver {
 
     fn space(&self) -> Result<Space> {
         Ok(self.directory.room.space())
+    }
+
+    fn device_counts(&self) -> Option<DeviceCounts> {
+        *self.directory.device_counts.lock()
     }
 
     fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {

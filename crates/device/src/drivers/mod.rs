@@ -9,6 +9,7 @@
 //!   emulated.rs    any of these, slowed down to a device model (model.rs, write_curve.rs,
 //!                  profiles.rs)
 //!   host_files.rs  files that are not the store's own: what a loader reads, what a tool writes
+//!   block_device.rs what the kernel counts of a device
 //!   directories.rs making, removing and looking at directories
 //!   directory_lock.rs holding a directory, alone or beside other readers
 //!   owner_process.rs which process something belongs to, after a fork (unsafe)
@@ -21,6 +22,7 @@
 //! `unsafe` of this crate lives below this module, nowhere else; today in `ring.rs`,
 //! `owner_process.rs`, `forking.rs`, `mapped.rs` and `power_switch.rs`.
 
+mod block_device;
 pub mod direct;
 pub mod directories;
 mod directory_lock;

@@ -4,7 +4,7 @@
 //! ```text
 //!   mod.rs       Hosts: the calls, by paths     settings.rs  what a URI says
 //!   mover.rs     moves, copies in the background  plain.rs     files that are on no tier
-//!   report.rs    figures
+//!   report.rs    figures                          sampler.rs    what devices do
 //!
 //!   Hosts   /db, /backup/private/1 ...   one Names for each, opened when it is first asked for
 //! ```
@@ -20,16 +20,18 @@
 //!
 //! Locks: `open` while a directory is opened; `moving` for a round of moves in one of them, before
 //! `open`. Both before those of a [`Names`].
-//! Threads: everything is shared freely; one thread moves files, until the value is dropped.
+//! Threads: everything is shared freely; one thread moves files and one looks at devices, until the
+//! value is dropped.
 
 mod mover;
 mod plain;
 mod report;
+mod sampler;
 mod settings;
 
 pub use plain::HostEntry;
 pub use report::{HostReport, LevelReport, TierReport};
-pub use settings::{HostCache, HostSettings, HostTier, SCHEME};
+pub use settings::{HostCache, HostProfile, HostSettings, HostTier, SCHEME};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::names::{WeakNames, is_hidden};
@@ -37,6 +39,7 @@ use crate::placement::{BandwidthSettings, ByLevelSettings, Placement, PlacementC
 use crate::tiered_files::Devices;
 use crate::{FileClass, Holds, NamedFile, Names, Writer};
 use mover::Mover;
+use sampler::Sampler;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,6 +52,7 @@ use thermocline_foundation::sync::{Mutex, MutexGuard};
 #[derive(Debug)]
 pub struct Hosts {
     shared: Arc<Shared>,
+    _sampler: Option<Sampler>,
     _mover: Mover,
 }
 
@@ -146,7 +150,9 @@ impl Hosts {
             waker: Arc::default(),
         });
         let mover = Mover::start(Arc::clone(&shared))?;
-        Ok(Self { shared, _mover: mover })
+        let is_sampled = shared.settings.profile == HostProfile::Online && shared.counts_writers();
+        let sampler = is_sampled.then(|| Sampler::start(Arc::clone(&shared))).transpose()?;
+        Ok(Self { shared, _sampler: sampler, _mover: mover })
     }
 
     /// Makes a file under a path that may be in use; the directory is managed from then on. None
@@ -389,7 +395,7 @@ impl Shared {
     }
 
     fn opened(&self, open: &mut Directories, directory: &Path, names: Names) -> Names {
-        if self.settings.placement == PlacementChoice::Parallelism {
+        if self.counts_writers() {
             names.measure_load(Arc::clone(&self.clock));
         }
         let waker = Arc::clone(&self.waker);
@@ -397,6 +403,11 @@ impl Shared {
         names.keep_extents(self.settings.extents(), Arc::clone(&self.clock), wake);
         open.open.insert(directory.to_owned(), names.clone());
         names
+    }
+
+    /// Placement asks for writers.
+    fn counts_writers(&self) -> bool {
+        self.settings.placement == PlacementChoice::Parallelism
     }
 
     fn between(&self, from: &At, to: &At) -> Result<Between> {

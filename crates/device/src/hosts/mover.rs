@@ -19,12 +19,13 @@ use crate::error::{Error, Result};
 use crate::names::Names;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use thermocline_foundation::sync::atomic::AtomicBool;
 use thermocline_foundation::sync::atomic::Ordering::{Acquire, Release};
 use thermocline_foundation::sync::{Condvar, Mutex};
 use thermocline_foundation::threads::{self, JoinHandle};
 
-const PERIOD: std::time::Duration = std::time::Duration::from_secs(1);
+const PERIOD: Duration = Duration::from_secs(1);
 
 /// What the thread is told.
 #[derive(Debug, Default)]
@@ -52,7 +53,7 @@ impl Waker {
     }
 
     /// The thread is to end.
-    fn end(&self) {
+    pub fn end(&self) {
         self.work.lock().is_over = true;
         self.changed.notify_all();
     }
@@ -61,13 +62,13 @@ impl Waker {
         self.work.lock().is_over
     }
 
-    /// False once it is over. Without `is_watchful` only a waking ends it before.
-    fn wait(&self, is_watchful: bool) -> bool {
+    /// Waits for a waking, and for `period` at most; false once it is over.
+    pub fn wait(&self, period: Option<Duration>) -> bool {
         let mut work = self.work.lock();
         if !work.is_woken && !work.is_over {
-            match is_watchful {
-                true => drop(self.changed.wait_for(&mut work, PERIOD)),
-                false => self.changed.wait(&mut work),
+            match period {
+                Some(period) => drop(self.changed.wait_for(&mut work, period)),
+                None => self.changed.wait(&mut work),
             }
         }
         work.is_woken = false;
@@ -141,7 +142,7 @@ impl Shared {
     fn wait_for_work(&self) -> bool {
         // A file that is made after this look wakes the thread.
         let has_writers = self.open.lock().open.values().any(Names::is_writer);
-        self.waker.wait(has_writers)
+        self.waker.wait(has_writers.then_some(PERIOD))
     }
 
     /// A call waits until no file moves.

@@ -2,6 +2,7 @@
 
 use crate::file_cache::ExtentCounts;
 use crate::names::{NameCounts, NamedTier, Names};
+use crate::profile::Source;
 use crate::{Holds, NamedInfo};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -33,6 +34,8 @@ pub struct TierReport {
     pub device_free_bytes: Option<u64>,
     /// Writers beyond which the device gets no faster; none where that is not known.
     pub useful_writers: Option<u16>,
+    /// Where that is known from.
+    pub profile_source: Source,
     /// Copies of files of slower tiers, and bytes that they take.
     pub copies: u64,
     /// See `copies`.
@@ -86,6 +89,7 @@ impl TierReport {
             used_bytes: tier.used_bytes,
             device_free_bytes: tier.space.map(|space| space.free_bytes),
             useful_writers: tier.profile.write.useful_workers(),
+            profile_source: tier.profile.source,
             copies: tier.copies,
             copied_bytes: tier.copied_bytes,
             reads: tier.reads,

@@ -60,6 +60,10 @@ pub struct HostSettings {
     /// below it, files are copied. To be raised where reads matter more than the writes of copies.
     #[serde(default = "hit_percent")]
     pub hit_percent: u8,
+    /// What is known of the devices with `placement=parallelism`. Default `online`. To be `fixed`
+    /// where other programs write to the same devices.
+    #[serde(default)]
+    pub profile: HostProfile,
     /// Bytes of an extent, a power of two from 4 KiB to 1 MiB; default 8 KiB. To be raised where
     /// blocks of tables are larger.
     #[serde(default = "extent")]
@@ -81,6 +85,17 @@ pub enum HostCache {
     Files,
     /// Parts of files that are read again. They are kept over a restart.
     Extents,
+}
+
+/// What placement and moves take for granted of the devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostProfile {
+    /// What is stored, and what the host's own traffic shows.
+    #[default]
+    Online,
+    /// What is stored.
+    Fixed,
 }
 
 /// Bytes of an extent: two pages hold most blocks of tables.
@@ -135,6 +150,7 @@ impl HostSettings {
             move_threads: None,
             cache: HostCache::Off,
             hit_percent: HIT_PERCENT,
+            profile: HostProfile::Online,
             cache_extent: EXTENT,
             cache_size: None,
         };
@@ -148,11 +164,12 @@ impl HostSettings {
                 "move_threads" => settings.move_threads = move_threads(&value)?,
                 "cache" => settings.cache = cache(&value)?,
                 "hit_percent" => settings.hit_percent = hits(&value)?,
+                "profile" => settings.profile = profile(&value)?,
                 "cache_extent" => settings.cache_extent = size(key, &value)?,
                 "cache_size" => settings.cache_size = Some(size(key, &value)?),
                 _ => {
                     let known = "there are tier, placement, move_threads, cache, hit_percent, \
-                                 cache_extent and cache_size";
+                                 profile, cache_extent and cache_size";
                     return Err(invalid(format!("there is no setting '{key}'; {known}")));
                 }
             }
@@ -253,6 +270,14 @@ fn cache(value: &str) -> Result<HostCache> {
     }
 }
 
+fn profile(value: &str) -> Result<HostProfile> {
+    match value {
+        "online" => Ok(HostProfile::Online),
+        "fixed" => Ok(HostProfile::Fixed),
+        _ => Err(invalid(format!("there is no profile '{value}'; there are online and fixed"))),
+    }
+}
+
 fn size(key: &str, value: &str) -> Result<ByteSize> {
     value.parse().map_err(|error| invalid(format!("{key}={value}: {error}")))
 }
@@ -304,6 +329,8 @@ mod tests {
         assert_eq!((plain.cache, plain.hit_percent), (HostCache::Off, 90));
         assert_eq!((all.cache, all.hit_percent), (HostCache::Files, 75));
         assert_eq!(tiers(&all), [("/a&b:c:", 1 << 20)]);
+        let fixed = HostSettings::of_query("tier=home:1GB&profile=fixed").unwrap();
+        assert_eq!((plain.profile, fixed.profile), (HostProfile::Online, HostProfile::Fixed));
         assert!(plain.extents().is_none() && all.extents().is_none());
         let extents = "tier=home:1GB&cache=extents&cache_extent=16KiB&cache_size=1GiB";
         let extents = HostSettings::of_query(extents).unwrap().extents().unwrap();
@@ -331,6 +358,7 @@ mod tests {
             ("thermocline://?tier=home:1GB&move_threads=0", "out of range: 1 to 16"),
             ("thermocline://?tier=home:1GB&move_threads=x", "no number, nor auto"),
             ("thermocline://?tier=home:1GB&cache=all", "no cache 'all'; there are off, files"),
+            ("thermocline://?tier=home:1GB&profile=none", "there are online and fixed"),
             ("thermocline://?tier=home:1GB&cache_extent=3KiB", "no power of two from 4 KiB"),
             ("thermocline://?tier=home:1GB&cache_extent=2MiB", "no power of two from 4 KiB"),
             ("thermocline://?tier=home:1GB&cache_size=all", "cache_size=all"),

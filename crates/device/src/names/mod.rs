@@ -20,6 +20,7 @@
 //!   report.rs      what people are shown     counts.rs    what happened
 //!   dissolving.rs  the end of a directory   copies.rs    copies of files on faster tiers
 //!   writer.rs      a file while it is written  extents.rs  parts of files on the fastest tier
+//!   sampling.rs    what devices do under the host's traffic
 //! ```
 //! The host moves the bytes itself, at [`NamedFile::place`]. What a call does, and what a crash
 //! leaves of it, is the table in docs/formats/names.md.
@@ -58,6 +59,7 @@ mod moves;
 mod named_file;
 mod opening;
 mod report;
+mod sampling;
 mod writer;
 
 pub use class::{FileClass, Heat, Holds};
@@ -79,6 +81,7 @@ use copies::Copying;
 use counts::Counts;
 use extents::HostExtents;
 use listing::{Listing, Named, Place};
+use sampling::Sampling;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use thermocline_foundation::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -168,6 +171,7 @@ struct Host {
     /// Those of the listing, for readers that do not wait for it.
     epochs: Arc<AtomicU64>,
     loads: Loads,
+    sampling: Sampling,
     counts: Counts,
     /// Reads that hosts told of, by the room that served them.
     served: Vec<Counter>,

@@ -20,6 +20,7 @@ use super::creation::{elsewhere, files_path, point};
 use super::home_file::HomeFile;
 use super::link_text::parse_file_name;
 use super::listing::{Listing, Named, Place};
+use super::sampling::Sampling;
 use super::{
     Changing, DIRECTORY_NAME, FileClass, Host, LOST_NAME, Names, Room, UNFINISHED, is_hidden,
 };
@@ -170,6 +171,7 @@ impl Host {
             epochs: Arc::clone(&listing.epochs),
             listing: Mutex::new(listing),
             loads: Loads::default(),
+            sampling: Sampling::default(),
             counts: Counts::default(),
             served,
             copying: Copying::default(),

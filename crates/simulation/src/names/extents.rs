@@ -12,10 +12,11 @@ use thermocline_device::names::ExtentSettings;
 use thermocline_device::{NamedFile, Names};
 use thermocline_foundation::Clock;
 
-const EXTENT: usize = 4096;
+/// So small that files of a few records have some.
+const EXTENT: usize = 512;
 
 /// Looks and pieces of upkeep after which a file that is whole is served.
-const ROUNDS: u64 = 5;
+const ROUNDS: u64 = 6;
 
 /// A second passes with each question.
 #[derive(Debug, Default)]
@@ -45,17 +46,19 @@ pub(super) fn read(devices: &Devices, names: &Names, file: &Arc<NamedFile>) -> R
     for _ in 0..ROUNDS {
         let epoch = file.epoch().load(Acquire);
         let bytes = read_file(devices, &file.place()).map_err(Stop)?;
-        let mut to = vec![0; bytes.len().max(1)];
-        match file.read_cached(epoch, 0, &mut to) {
-            Cached::Served(len) if to[..len] != bytes[..] => {
-                let name = file.name();
-                return Err(Stop(format!("{name} has other bytes than its extents")));
-            }
-            Cached::Served(_) => served += 1,
-            Cached::Missed(None) => {}
-            Cached::Missed(Some(wanted)) => {
-                let at = wanted.offset as usize;
-                file.fill(epoch, wanted, &bytes[at..at + wanted.len]);
+        for (number, expected) in bytes.chunks(EXTENT).enumerate() {
+            let mut to = [0; EXTENT];
+            match file.read_cached(epoch, (number * EXTENT) as u64, &mut to) {
+                Cached::Served(len) if to[..len] != *expected => {
+                    let name = file.name();
+                    return Err(Stop(format!("{name} has other bytes than its extents")));
+                }
+                Cached::Served(_) => served += 1,
+                Cached::Missed(None) => {}
+                Cached::Missed(Some(wanted)) => {
+                    let at = wanted.offset as usize;
+                    file.fill(epoch, wanted, &bytes[at..at + wanted.len]);
+                }
             }
         }
         while names.tend_extents() {}

@@ -437,7 +437,7 @@ impl Host {
     /// Some files are read, as often as it takes to be served.
     fn read_extents(&mut self) -> Step {
         for _ in 0..4 {
-            let Some(name) = self.used_name(|_, _| true) else { return Ok(()) };
+            let Some(name) = self.whole_name() else { return Ok(()) };
             let file = self.names().open(&name)?;
             self.counts.served += extents::read(&self.devices, self.names(), &file)?;
         }
