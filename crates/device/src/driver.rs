@@ -57,9 +57,9 @@ pub trait DriverFile: Any + Send + Sync + Debug {
     /// Cuts or extends the file to `len` bytes.
     fn truncate(&self, len: u64) -> Result<()>;
 
-    /// What tells the file and the bytes that it has now from all other files of the device and from
-    /// the bytes that it had before; none where the driver cannot tell. A change within about a
-    /// second of the one before may leave it as it is.
+    /// What tells the file and the bytes that it has now from all other files of the device and
+    /// from the bytes that it had before; none where the driver cannot tell. A change within about
+    /// a second of the one before may leave it as it is.
     fn stamp(&self) -> Result<Option<FileStamp>> {
         Ok(None)
     }

@@ -210,7 +210,8 @@ pub unsafe extern "C" fn thermocline_file_was_read(file: *const File) {
     unsafe { &*file }.held().of.was_read();
 }
 
-/// Bytes of a file that are wanted for a cache of extents: `len` at `offset`; none where `len` is 0.
+/// Bytes of a file that are wanted for a cache of extents: `len` at `offset`; none where `len` is
+/// 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
@@ -222,11 +223,11 @@ pub struct Wanted {
     pub file: u64,
 }
 
-/// Reads up to `len` bytes at `offset` into `to` from extents on the fastest tier (`cache=extents`),
-/// if all of them are there. `epoch` is that of the place that the host has open. Answers how many
-/// bytes were read, fewer than `len` at the end of the file alone, or -1: the host reads them at the
-/// place. Where `wanted` has a length then, the host reads these bytes in their stead, which contain
-/// them, and gives them to `thermocline_file_fill`.
+/// Reads up to `len` bytes at `offset` into `to` from extents on the fastest tier
+/// (`cache=extents`), if all of them are there. `epoch` is that of the place that the host has
+/// open. Answers how many bytes were read, fewer than `len` at the end of the file alone, or -1:
+/// the host reads them at the place. Where `wanted` has a length then, the host reads these bytes
+/// in their stead, which contain them, and gives them to `thermocline_file_fill`.
 ///
 /// `file` and `wanted` must not be NULL. Costs one test where no extents are kept.
 #[unsafe(no_mangle)]

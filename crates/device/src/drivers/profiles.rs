@@ -37,9 +37,9 @@ pub enum Profile {
     /// a second, 300 MB/s each (AWS gp3 sells 3,000 to 16,000 and 125 to 1,000 MB/s). Of the
     /// promised "single-digit millisecond" latency, 0.7 ms for each access is assumed.
     Gp3,
-    /// Persistent memory, one Optane DCPMM of 128 GB: 500,000 writes of 4 KiB a second by 4 writers,
-    /// 226,000 by 16 and 188,000 by 64 (Keigo, section 3.1; 1, 2 and 8 as figure 1 has them).
-    /// Reads of 1 us and 6.6 GB/s are assumed. What is written is durable: a sync of 1 us is
+    /// Persistent memory, one Optane DCPMM of 128 GB: 500,000 writes of 4 KiB a second by 4
+    /// writers, 226,000 by 16 and 188,000 by 64 (Keigo, section 3.1; 1, 2 and 8 as figure 1 has
+    /// them). Reads of 1 us and 6.6 GB/s are assumed. What is written is durable: a sync of 1 us is
     /// assumed.
     Dcpmm,
     /// A tenth of `dcpmm`'s writes, for a machine with two processors.

@@ -1,8 +1,8 @@
 //! Blocks on their way into the cache: one batch gathers while another is written.
 //!
 //! Readers copy what they have just read into the gathering batch and go on. Once a block does not
-//! fit any more the batch is handed to the one that writes; until it has been taken, what is offered
-//! beyond the next batch is dropped. So a reader waits for no write, and memory is two
+//! fit any more the batch is handed to the one that writes; until it has been taken, what is
+//! offered beyond the next batch is dropped. So a reader waits for no write, and memory is two
 //! batches.
 //!
 //! One owner; it locks.

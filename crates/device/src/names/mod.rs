@@ -20,7 +20,7 @@
 //!   report.rs      what people are shown     counts.rs    what happened
 //!   dissolving.rs  the end of a directory   copies.rs    copies of files on faster tiers
 //!   writer.rs      a file while it is written  extents.rs  parts of files on the fastest tier
-//!   sampling.rs    what devices do under the host's traffic
+//!   sampling.rs    what devices are asked to do, and do
 //! ```
 //! The host moves the bytes itself, at [`NamedFile::place`]. What a call does, and what a crash
 //! leaves of it, is the table in docs/formats/names.md.
@@ -74,7 +74,7 @@ pub use writer::Writer;
 use crate::driver::{DirectoryLock, Driver, Entry, Operation};
 use crate::error::{Error, ErrorKind, Result};
 use crate::load::Loads;
-use crate::placement::{Placement, TierState, TierUse, overflow_order};
+use crate::placement::{Placement, TierState, overflow_order};
 use crate::tier::{Tier, TierIndex};
 use crate::tiered_files::{Devices, Home};
 use copies::Copying;
@@ -87,7 +87,7 @@ use std::sync::{Arc, Weak};
 use thermocline_foundation::sync::atomic::Ordering::{AcqRel, Acquire};
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64};
 use thermocline_foundation::sync::{Mutex, OnceLock};
-use thermocline_foundation::{Clock, Counter, Planted, planted, sync_site};
+use thermocline_foundation::{Counter, Planted, planted, sync_site};
 
 /// The directory of this software in a host's.
 pub const DIRECTORY_NAME: &str = ".thermocline";
@@ -254,19 +254,6 @@ impl Names {
             }
         }
         Ok(entries)
-    }
-
-    /// From now on placement and moves are told what the devices can do, as far as that is known,
-    /// and how many writers they have.
-    pub fn measure_load(&self, clock: Arc<dyn Clock>) {
-        let identities = self.host.identities.iter().map(|tier| tier.driver());
-        self.host.loads.measure(clock, identities);
-    }
-
-    /// So many seconds passed: placement looks again at writers and room.
-    pub fn seconds_passed(&self, seconds: u32) {
-        let seconds = TierUse { bytes_per_s: 0, peak_bytes_per_s: 0, periods: seconds };
-        self.host.placement.measured(seconds, &self.host.tier_states());
     }
 
     /// Something was changed here, by this value or one that it is a clone of.

@@ -1,4 +1,5 @@
-//! What the tiers' devices do under the host's own traffic (`profile/online.rs`).
+//! What the tiers' devices are asked to do, and what they do under the host's own traffic
+//! (`profile/online.rs`).
 //!
 //! 1. Writers of all tiers on one device count together: it serves them together.
 //! 2. What other programs, or other directories of the host, write there looks like the doing of
@@ -11,8 +12,10 @@
 use super::Names;
 use crate::driver::DeviceCounts;
 use crate::error::Result;
+use crate::placement::TierUse;
 use crate::profile::{OnlineCurve, Sample, Source, TierProfile};
 use std::sync::Arc;
+use thermocline_foundation::Clock;
 use thermocline_foundation::sync::Mutex;
 
 /// Samples after which a curve is worked out anew.
@@ -36,6 +39,19 @@ struct Seen {
 }
 
 impl Names {
+    /// From now on placement and moves are told what the devices can do, as far as that is known,
+    /// and how many writers they have.
+    pub fn measure_load(&self, clock: Arc<dyn Clock>) {
+        let identities = self.host.identities.iter().map(|tier| tier.driver());
+        self.host.loads.measure(clock, identities);
+    }
+
+    /// So many seconds passed: placement looks again at writers and room.
+    pub fn seconds_passed(&self, seconds: u32) {
+        let seconds = TierUse { bytes_per_s: 0, peak_bytes_per_s: 0, periods: seconds };
+        self.host.placement.measured(seconds, &self.host.tier_states());
+    }
+
     /// Looks at what the tiers' devices did since the last look. Placement and moves go by it. Does
     /// nothing before [`Names::measure_load`].
     pub fn sample_devices(&self, now_ns: u64) {

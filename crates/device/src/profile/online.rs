@@ -12,7 +12,8 @@
 //! 3. Points that were not seen are those of the stored curve, in proportion: it has the shape, and
 //!    the bins have the level of today's traffic.
 //! 4. Without a stored curve nothing is said until more writers brought less: a curve that still
-//!    rises shows no limit, and a limit that is too low would keep the writers away that disprove it.
+//!    rises shows no limit, and a limit that is too low would keep the writers away that disprove
+//!    it.
 //!
 //! Pure: no clock, no I/O.
 
@@ -122,6 +123,9 @@ mod tests {
 
     const MB: u64 = 1_000_000;
 
+    /// What runs: intervals, writers, MB/s.
+    type Runs<'a> = &'a [(u32, u16, u64)];
+
     fn curve(points: &[(u16, u64)]) -> Curve {
         let point = |(workers, mb): &(u16, u64)| Point { workers: *workers, bytes_per_s: mb * MB };
         Curve::new(points.iter().map(point).collect())
@@ -155,8 +159,8 @@ mod tests {
     #[test]
     fn traffic_moves_the_stored_curve_and_its_knee() {
         let stored = curve(&[(1, 200), (2, 400), (4, 800), (8, 400), (16, 200)]);
-        // What runs: intervals, writers, MB/s. What follows: useful workers, best MB/s.
-        let script: [(&[(u32, u16, u64)], Option<(u16, u64)>); 6] = [
+        // What follows: useful workers, best MB/s.
+        let script: [(Runs, Option<(u16, u64)>); 6] = [
             (&[], None),
             (&[(9, 4, 100)], None),
             // Half of what was measured: smaller blocks, an older device. The shape stays.
@@ -182,7 +186,7 @@ mod tests {
     #[test]
     fn without_a_stored_curve_a_limit_is_seen_only_where_more_writers_brought_less() {
         let nothing = Curve::default();
-        let script: [(&[(u32, u16, u64)], Option<u16>); 4] = [
+        let script: [(Runs, Option<u16>); 4] = [
             (&[(20, 1, 200)], None),
             (&[(20, 1, 200), (20, 4, 500)], None),
             (&[(20, 1, 200), (20, 4, 500), (20, 16, 490)], None),

@@ -19,8 +19,9 @@
 //! 6. Each file of the cache is being filled, sealed, leaving or waiting to be looked at; what is
 //!    none of these was deleted.
 //!
-//! Look-up, files, batches and pauses are the device's (`file_cache`). The rest of the engine meets [`FastCache`]: it is opened, asked for a job, told of edits and
-//! closed. Threads: any, one job at a time.
+//! Look-up, files, batches and pauses are the device's (`file_cache`). The rest of the engine meets
+//! [`FastCache`]: it is opened, asked for a job, told of edits and closed. Threads: any, one job at
+//! a time.
 
 mod adoption;
 mod copies;

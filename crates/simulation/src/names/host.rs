@@ -130,7 +130,7 @@ impl Host {
 
     /// One step, and whether everything is as it should be.
     pub fn step(&mut self) -> Step {
-        match self.draw(32) {
+        match self.draw(30) {
             0..=4 => self.create(),
             5..=7 => self.append(),
             8..=10 => self.sync(),
@@ -144,7 +144,7 @@ impl Host {
             21..=23 => self.copy(),
             24..=25 => self.move_written(),
             26 => self.announce_rename(),
-            27..=30 => self.read_extents(),
+            27..=28 => self.read_extents(),
             _ => self.restart(),
         }?;
         self.check()
@@ -159,6 +159,10 @@ impl Host {
     fn create(&mut self) -> Step {
         let name = self.any_name();
         let level = [None, Some(0), Some(2), Some(5)][self.draw(4) as usize];
+        self.create_as(name, level)
+    }
+
+    fn create_as(&mut self, name: &str, level: Option<u8>) -> Step {
         let class =
             FileClass { holds: Holds::of_name(name), level, origin: Origin::Flush, heat: None };
         let file = {
@@ -231,19 +235,23 @@ impl Host {
 
     fn sync(&mut self) -> Step {
         let Some(name) = self.used_name(|_, _| true) else { return Ok(()) };
-        let file = self.opened(&name)?;
+        self.sync_file(&name)
+    }
+
+    fn sync_file(&mut self, name: &str) -> Step {
+        let file = self.opened(name)?;
         let (parent, there) = split(&file.place());
         let driver = self.devices.tier(&spec(&parent))?;
         let handle = driver.open(&there)?;
         driver.execute(&handle, Operation::Sync).result?;
         {
             let mut model = self.model.lock();
-            let id = model.now[&name];
+            let id = model.now[name];
             let bytes = model.files.get_mut(&id).expect("it is known");
             bytes.durable = bytes.written.len();
         }
         file.synced()?;
-        self.model.lock().settle(&name);
+        self.model.lock().settle(name);
         Ok(())
     }
 
@@ -434,11 +442,16 @@ impl Host {
         Ok(())
     }
 
-    /// Some files are read, as often as it takes to be served.
+    /// A table of the deepest level is read as often as it takes to be served, and so is the one
+    /// that takes its name.
     fn read_extents(&mut self) -> Step {
-        for _ in 0..4 {
-            let Some(name) = self.whole_name() else { return Ok(()) };
-            let file = self.names().open(&name)?;
+        let name = NAMES[self.draw(3) as usize];
+        for _ in 0..1 + self.draw(2) {
+            self.create_as(name, Some(5))?;
+            self.append_to(name)?;
+            self.sync_file(name)?;
+            self.written.remove(name);
+            let file = self.opened(name)?;
             self.counts.served += extents::read(&self.devices, self.names(), &file)?;
         }
         Ok(())

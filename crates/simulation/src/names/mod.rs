@@ -38,7 +38,7 @@ const FAST: &str = "/mnt/fast/app";
 const SLOW: &str = "/mnt/slow/app";
 
 /// Steps of a history.
-const STEPS: usize = 46;
+const STEPS: usize = 42;
 
 /// Logs and upper levels on the fastest tier, the rest on the slowest.
 #[derive(Debug)]

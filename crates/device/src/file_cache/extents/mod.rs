@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   reader ── read ──> look-up ──> sealed file on tier 0 ──> checksum ──> served
-//!                │ not there                         '── does not match ──> the host reads its file
+//!                │ not there                        '── does not match ──> the host reads its file
 //!                '─ second access: wanted ── host reads it ── fill ──> batch ──> (keeping.rs)
 //!
 //!   stored extent   bytes of the file | checksum u32, bound to instance, file and offset
@@ -302,7 +302,8 @@ impl Extents {
             if key.len as usize != bytes.len() + CHECKSUM_BYTES || is_here() {
                 continue;
             }
-            match self.filling.lock().offer(key, &file.stored(offset, bytes)) {
+            let stored = file.stored(offset, bytes);
+            match self.filling.lock().offer(key, &stored) {
                 Offered::Taken => {}
                 Offered::BatchFull => is_due = true,
                 Offered::Dropped => self.counts.dropped.add(1),
