@@ -14,6 +14,7 @@ use super::creation::{undo, undo_tier};
 use super::{DIRECTORY_NAME, Holds, LOST_NAME, Names};
 use crate::error::{Error, ErrorKind, Result};
 use crate::small_file;
+use crate::tier::TierIndex;
 use crate::tiered_files::{
     CREATING_NAME, Devices, HOME_FILE_NAME, LOCK_NAME, absolute, clear, has_file,
 };
@@ -44,6 +45,7 @@ impl Names {
         {
             return Err(self.stays("lost/ has links whose files were gone; look at them first"));
         }
+        host.drop_extents(TierIndex(0));
         sync_site("names/dissolving", || {
             host.own.rename(HOME_FILE_NAME, CREATING_NAME)?;
             host.own.sync_directory()
