@@ -1,4 +1,5 @@
-//! The thread that looks at the tiers' devices every 100 ms while a directory is being changed.
+//! The thread that looks at the tiers' devices every 100 ms while they do something for a directory
+//! that is being changed, and every second else.
 //!
 //! 1. It holds the list of directories while it looks, which no host waits for longer than a few
 //!    files of the kernel are read; so a directory that is released has no user here.
@@ -17,7 +18,7 @@ use std::time::Duration;
 use thermocline_foundation::threads::{self, JoinHandle};
 
 const INTERVAL: Duration = Duration::from_nanos(INTERVAL_NS);
-/// While nothing is being changed.
+/// While no device does anything.
 const IDLE: Duration = Duration::from_secs(1);
 const STORED_NS: u64 = 600_000_000_000;
 
@@ -55,8 +56,9 @@ impl Shared {
         while waker.wait(Some(if is_idle { IDLE } else { INTERVAL })) {
             let now_ns = self.clock.now_ns();
             let is_due = now_ns.saturating_sub(stored_ns) >= STORED_NS;
-            is_idle = !self.of_writers(|names| {
-                names.sample_devices(now_ns);
+            is_idle = true;
+            self.of_writers(|names| {
+                is_idle &= !names.sample_devices(now_ns);
                 if is_due {
                     store(names);
                 }
@@ -68,13 +70,10 @@ impl Shared {
         self.of_writers(store);
     }
 
-    /// Calls `look` for each directory that is being changed; false where there is none.
-    fn of_writers(&self, look: impl Fn(&Names)) -> bool {
+    /// Calls `look` for each directory that is being changed.
+    fn of_writers(&self, look: impl FnMut(&Names)) {
         let open = self.open.lock();
-        let mut writers = open.open.values().filter(|names| names.is_writer()).peekable();
-        let has_writers = writers.peek().is_some();
-        writers.for_each(look);
-        has_writers
+        open.open.values().filter(|names| names.is_writer()).for_each(look);
     }
 }
 

@@ -53,8 +53,9 @@ impl Names {
     }
 
     /// Looks at what the tiers' devices did since the last look. Placement and moves go by it. Does
-    /// nothing before [`Names::measure_load`].
-    pub fn sample_devices(&self, now_ns: u64) {
+    /// nothing before [`Names::measure_load`]. True where a device did something.
+    pub fn sample_devices(&self, now_ns: u64) -> bool {
+        let mut is_busy = false;
         let host = &self.host;
         let mut all = host.sampling.0.lock();
         all.resize_with(host.identities.len(), Seen::default);
@@ -80,6 +81,7 @@ impl Names {
                     bytes: counts.written_bytes.saturating_sub(before.written_bytes),
                     busy_ns: counts.busy_ns.saturating_sub(before.busy_ns),
                 };
+                is_busy |= counts != before;
                 seen.samples += u32::from(seen.curve.add(sample));
             }
             if seen.samples < SAMPLES_OF_CURVE {
@@ -92,6 +94,7 @@ impl Names {
                 seen.is_learned = true;
             }
         }
+        is_busy
     }
 
     /// Keeps what was seen of devices that were not known before, for the next opening.
