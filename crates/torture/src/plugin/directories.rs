@@ -10,7 +10,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thermocline_device::{FillFirst, Names, SystemDevices};
+use thermocline_device::{ErrorKind, FillFirst, Names, SystemDevices};
 
 /// Files of a tier that are not the host's.
 const OWN: [&str; 3] = ["TIER", "HOME", "PROFILE"];
@@ -84,8 +84,12 @@ pub fn export(managed: &[PathBuf]) -> Result<u64, String> {
     for directory in managed {
         let devices = Arc::new(SystemDevices::default());
         let names = Names::load(devices, directory, None, Arc::new(FillFirst));
-        let exported = names.and_then(|names| names.export());
-        moved += exported.map_err(|error| format!("export {}: {error}", directory.display()))?;
+        match names.and_then(|names| names.export()) {
+            Ok(count) => moved += count,
+            // The kill cut the directory's creation off: it has no file yet.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(format!("export {}: {error}", directory.display())),
+        }
     }
     Ok(moved)
 }

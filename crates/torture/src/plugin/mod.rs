@@ -42,6 +42,9 @@ pub struct PluginArguments {
     /// Number of the first kill, or of the first cut where there are no kills: to replay a failure
     #[arg(long, default_value_t = 0)]
     first: u64,
+    /// Without tiers: what fails then, too, is the host's
+    #[arg(long)]
+    without_plugin: bool,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -148,6 +151,7 @@ impl PluginArguments {
             db: directory.join("slow/db"),
             expected: directory.join("expected"),
             output: directory.join("output"),
+            is_plain: self.without_plugin,
         }
     }
 }
