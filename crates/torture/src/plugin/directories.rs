@@ -71,11 +71,17 @@ fn files(directory: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
         let path = entry?.path();
         if path.is_dir() {
             files(&path, found)?;
-        } else if !path.file_name().is_some_and(|name| OWN.iter().any(|own| name == *own)) {
+        } else if !is_own(&path) {
             found.push(path);
         }
     }
     Ok(())
+}
+
+/// Also one whose writing a kill cut off: the removal of the directory takes it along.
+fn is_own(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    OWN.contains(&name.strip_suffix(".new").unwrap_or(name))
 }
 
 /// Brings all files home, as `thermocline tiers export` does; how many were moved.
@@ -106,8 +112,8 @@ mod tests {
         for path in [db.join("more/.thermocline/lost"), fast.join("one")] {
             std::fs::create_dir_all(path).unwrap();
         }
-        for file in ["one/TIER", "one/HOME", "one/1-1.1.sst", "one/1-2.2.sst", "one/1-3.3.sst"] {
-            std::fs::write(fast.join(file), "").unwrap();
+        for file in ["TIER", "HOME", "HOME.new", "1-1.1.sst", "1-2.2.sst", "1-3.3.sst"] {
+            std::fs::write(fast.join("one").join(file), "").unwrap();
         }
         symlink(fast.join("one/1-1.1.sst"), db.join("1.sst")).unwrap();
         symlink(fast.join("one/1-2.2.sst"), db.join("more/2.sst")).unwrap();
