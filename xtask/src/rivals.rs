@@ -9,7 +9,7 @@
 //! org.rocksdb:rocksdbjni:11.8.1 (jar) --unzip--> librocksdbjni-linux64.so
 //!                                                 = rivals/.fetched/lib/librocksdb.so
 //! crate librocksdb-sys: rocksdb/tools/db_bench*    --g++, that library--> rivals/.fetched/db_bench
-//!                       rocksdb/db_stress_tool/*                      --> rivals/.fetched/db_stress
+//!                       rocksdb/db_stress_tool/* --the same--> rivals/.fetched/db_stress
 //! ```
 //!
 //! Invariants:

@@ -70,7 +70,7 @@ enum Command {
     Kill(RunArguments),
     /// Cuts the power of two ext4 file systems on loop devices; needs root, else it is skipped
     Power(RunArguments),
-    /// Kills RocksDB's own stress test over tiers, cuts its power, and compares with what it expects
+    /// Kills RocksDB's own stress test over tiers, or cuts its power; compares with what it expects
     Plugin(plugin::PluginArguments),
     /// Unmounts, detaches and removes what earlier runs left
     Clean(Place),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   verified over the tiers -> no link leads nowhere, no file without a link on the fast tier
-//!   -> exported: no link is left, no file on the fast tier -> verified without plugin and fast tier
+//!   -> exported: no link is left, no file on the fast tier -> verified without plugin, fast tier
 //!   -> removed by the plugin: nothing is left anywhere
 //! ```
 
