@@ -65,7 +65,7 @@ pub struct Bench {
     pub stress: Stress,
     pub directory: PathBuf,
     media: Media,
-    ending: Ending,
+    pub ending: Ending,
     epoch: Epoch,
 }
 
