@@ -378,6 +378,21 @@ fn a_directory_is_renamed_also_while_a_file_of_it_is_open() {
     assert_eq!(names(&hosts, &place.path("new")), ["1.sst", "2.sst"]);
 }
 
+/// Another environment of the same host, which has no plugin, deletes files of the directory.
+#[test]
+fn a_directory_ends_also_where_the_host_deleted_names_by_itself() {
+    let place = Place::new();
+    let hosts = place.hosts("tier=FAST:1GiB&tier=home:1GiB&placement=top_levels(0)");
+    place.put(&hosts, "db/1.sst", 0);
+    place.put(&hosts, "db/2.sst", 6);
+    let second = fs::symlink_metadata(place.path("db/2.sst")).unwrap();
+    assert!(!second.is_symlink(), "one name is a link, one a plain file");
+    ["db/1.sst", "db/2.sst"].iter().for_each(|name| fs::remove_file(place.path(name)).unwrap());
+    hosts.remove_directory(&place.path("db")).unwrap();
+    assert!(!place.path("db").exists());
+    assert_eq!(fs::read_dir(place.path("fast")).unwrap().count(), 0);
+}
+
 #[test]
 fn a_removal_that_was_cut_off_is_done_by_the_next_one() {
     // After the first step; when all is gone but the lock; the directory alone.

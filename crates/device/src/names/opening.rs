@@ -265,7 +265,8 @@ impl Host {
         Ok(())
     }
 
-    fn recover(&self) -> Result<()> {
+    /// Looks at all names and files again, and removes what no link names.
+    pub(super) fn recover(&self) -> Result<()> {
         for room in self.tier_rooms() {
             sync_site("tier", || room.tier.sync_directory())?;
         }

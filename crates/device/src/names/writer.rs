@@ -125,9 +125,12 @@ impl Host {
         }
         file.is_written();
         let (class, is_late) = (named.class, std::mem::take(&mut named.is_late));
-        if let (Ok(len), Holds::Table | Holds::Blob) = (len, class.holds) {
+        if let Ok(len) = len {
             named.bytes = len;
-            listing.remember(class, Some(len));
+            // A log may be written again: its deletion tells how long one becomes.
+            if matches!(class.holds, Holds::Table | Holds::Blob) {
+                listing.remember(class, Some(len));
+            }
         }
         if is_late {
             listing.to_place.push_back(name);

@@ -107,6 +107,17 @@ fn plain_files_are_adopted_and_exported_again() {
     assert_eq!(listed(&place.path("db")).len(), 5);
 }
 
+/// A host was killed while it made a file: no name leads to it, and none is to move.
+#[test]
+fn an_export_without_files_to_move_removes_what_a_killed_process_left() {
+    let place = Place::new();
+    put(&place.make("db", &["fast", "slow"]), "1.sst", 0, b"one");
+    fs::remove_file(place.path("db/1.sst")).unwrap();
+    assert_eq!(place.on_tier("fast").len(), 1);
+    assert_eq!(place.load("db").unwrap().export().unwrap(), 0);
+    assert!(place.on_tier("fast").is_empty());
+}
+
 #[test]
 fn a_hosts_directory_can_be_a_tier_whose_files_are_plain() {
     let place = Place::new();

@@ -80,3 +80,16 @@ fn a_copy_goes_when_its_file_is_written_again_or_cut() {
     names.delete("a.sst").unwrap();
     assert_eq!(file.to_write().unwrap_err().kind(), ErrorKind::NotFound);
 }
+
+/// A backup has many short logs, each of which was expected to be long.
+#[test]
+fn a_log_that_is_closed_takes_what_it_has() {
+    let place = Place::new();
+    let names = place.make("db", &["fast", "slow"]);
+    let used = || names.tiers().iter().map(|tier| tier.used_bytes).sum::<u64>();
+    let log = names.create("1.log", class("1.log", 0)).unwrap();
+    fs::write(log.place(), b"one").unwrap();
+    assert_eq!(used(), 64 << 20, "it may become long");
+    drop(log);
+    assert_eq!(used(), 3);
+}
