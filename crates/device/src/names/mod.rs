@@ -442,7 +442,9 @@ impl Host {
             self.counts.table_created(class.level);
             self.tell_levels(&states);
         }
-        let first = self.placement.place(class.context(), expected_bytes, &states);
+        let place = |bytes, states: &[_]| self.placement.place(class.context(), bytes, states);
+        // What files are expected to come to is a guess, and no reason to refuse one.
+        let first = place(expected_bytes, &states).or_else(|| place(0, &self.states_of(true)));
         let Some(first) = first else { return Err(self.full()) };
         let order = overflow_order(first.position(), states.len());
         Ok(order.map(|at| TierIndex(at as u8)).collect())
@@ -577,8 +579,13 @@ impl Host {
         self.sync_home()
     }
 
-    /// The tiers, and what managed files take of them.
+    /// The tiers, and what managed files take of them, or are expected to.
     fn tier_states(&self) -> Vec<TierState> {
+        self.states_of(false)
+    }
+
+    /// The same; with `whole`, files that are being written do not count.
+    fn states_of(&self, whole: bool) -> Vec<TierState> {
         let state = |tier: &Arc<Tier>| {
             let capacity_bytes = tier.spec().capacity.0;
             let mut state = TierState { capacity_bytes, ..TierState::default() };
@@ -586,7 +593,7 @@ impl Host {
             state
         };
         let mut states: Vec<_> = self.identities.iter().map(state).collect();
-        self.listing.lock().count(&mut states);
+        self.listing.lock().count(&mut states, whole);
         states
     }
 }

@@ -93,3 +93,21 @@ fn a_log_that_is_closed_takes_what_it_has() {
     drop(log);
     assert_eq!(used(), 3);
 }
+
+/// A restore writes many files at once, before any is as long as it was expected to be.
+#[test]
+fn files_that_are_expected_to_be_long_are_not_refused_for_that() {
+    let place = Place::new();
+    let names = place.make("db", &["fast", "slow"]);
+    let capacity: u64 = names.tiers().iter().map(|tier| tier.capacity.0).sum();
+    let files = 2 + capacity / (64 << 20);
+    let writers: Vec<_> = (0..files)
+        .map(|number| {
+            let name = format!("{number}.log");
+            names.create(&name, class(&name, 0)).unwrap()
+        })
+        .collect();
+    let expected: u64 = names.tiers().iter().map(|tier| tier.used_bytes).sum();
+    assert!(expected > capacity, "{expected} of {capacity}");
+    drop(writers);
+}
