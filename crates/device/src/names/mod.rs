@@ -444,7 +444,7 @@ impl Host {
         }
         let place = |bytes, states: &[_]| self.placement.place(class.context(), bytes, states);
         // What files are expected to come to is a guess, and no reason to refuse one.
-        let first = place(expected_bytes, &states).or_else(|| place(0, &self.states_of(true)));
+        let first = place(expected_bytes, &states).or_else(|| place(1, &self.states_of(true)));
         let Some(first) = first else { return Err(self.full()) };
         let order = overflow_order(first.position(), states.len());
         Ok(order.map(|at| TierIndex(at as u8)).collect())
