@@ -314,6 +314,11 @@ impl Extents {
         }
     }
 
+    /// Bytes that its files may come to.
+    pub fn bytes(&self) -> u64 {
+        self.files.load().bytes()
+    }
+
     /// What it did, and what it has.
     pub fn counts(&self) -> ExtentCounts {
         let (counts, files) = (&self.counts, self.files.load());
@@ -328,7 +333,7 @@ impl Extents {
             adopted_files: counts.adopted_files.get(),
             adopted: counts.adopted.get(),
             files: files.list().len() as u64,
-            bytes: files.bytes(),
+            bytes: self.bytes(),
         }
     }
 }
