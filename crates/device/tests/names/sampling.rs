@@ -41,7 +41,7 @@ impl Rig {
         Self { fast, names, counts: DeviceCounts::default(), now_ns: 0, files: 0 }
     }
 
-    /// Three seconds in which so many writers write so much a second to a busy device.
+    /// Four seconds in which so many writers write so much a second to a busy device.
     fn write(&mut self, writers: u64, mb: u64) {
         let class = |name: &str| FileClass { level: Some(0), ..FileClass::of_name(name) };
         let open: Vec<Writer> = (0..writers)
@@ -51,7 +51,7 @@ impl Rig {
                 self.names.create(&name, class(&name)).unwrap()
             })
             .collect();
-        for _ in 0..30 {
+        for _ in 0..40 {
             self.counts.written_bytes += mb * MB / 10;
             self.counts.busy_ns += INTERVAL_NS;
             self.now_ns += INTERVAL_NS;
