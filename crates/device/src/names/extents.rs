@@ -11,8 +11,8 @@
 //!    later change of its bytes shows in the stamp, and a power cut changes neither. A later
 //!    writing gives it another stamp first (`writer.rs`).
 //! 3. What a writing or a move began before is not taken: the file is another one then.
-//! 4. Extents leave a part of the tier, and of its device, free: what other directories and programs
-//!    write to the device counts, although it is not known.
+//! 4. Extents leave a part of the tier, and of its device, free: what other directories and
+//!    programs write to the device counts, although it is not known.
 //! 5. Where nothing is configured, a read pays one test of a field that never changes.
 //!
 //! Locks: `asked` for a moment, before that of the listing; a file's `turns` last.
@@ -116,7 +116,9 @@ impl Names {
         let tier = &host.identities[TIER.position()];
         let settings = settings.filter(|_| host.rooms.len() > 1);
         let extents = settings.map(|settings| {
-            let all = tier.spec().capacity.0;
+            let of_tier = tier.spec().capacity.0;
+            let of_device = tier.driver().space().map_or(of_tier, |space| space.total_bytes);
+            let all = of_tier.min(of_device).max(settings.extent_bytes);
             let capacity_bytes = settings.capacity_bytes.unwrap_or(all).min(all);
             let plan = ExtentPlan::new(capacity_bytes, settings.extent_bytes);
             let cache = Extents::new(plan, Arc::clone(tier), clock, wake);

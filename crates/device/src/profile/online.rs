@@ -16,7 +16,8 @@
 //!    measured.
 //! 4. Without a measured curve nothing is said until more writers brought a fifth less, several
 //!    times in a row: a curve that still rises shows no limit, and a limit that is too low would
-//!    keep the writers away that disprove it. For that it is never very low, and goes with the bins.
+//!    keep the writers away that disprove it. For that it is never very low, and goes with the
+//!    bins.
 //!
 //! Pure: no clock, no I/O.
 

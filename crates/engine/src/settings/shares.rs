@@ -99,8 +99,8 @@ impl Settings {
         wanted.min(fits - fits / 32)
     }
 
-    /// Bytes of the batches that a group may have where it has several. A log must have room for it:
-    /// only one batch alone may be larger.
+    /// Bytes of the batches that a group may have where it has several. A log must have room for
+    /// it: only one batch alone may be larger.
     pub(crate) fn group_bytes(&self) -> u64 {
         (self.memtable_bytes() / GROUPS_MIN).min(GROUP_BYTES_MAX)
     }

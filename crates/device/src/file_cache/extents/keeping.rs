@@ -98,6 +98,7 @@ impl Extents {
         found.sort_unstable();
         found.reverse();
         self.is_filled.store(found.is_empty(), Relaxed);
+        self.tables();
         let (made, filled, leaving) = (0, None, None);
         *self.keeping.lock() =
             Some(Keeping { database, instance, generation, made, found, filled, leaving });
@@ -120,7 +121,7 @@ impl Extents {
             self.write_again(keeping, leaving);
             return true;
         }
-        let batch = self.filling.lock().take_full();
+        let batch = self.tables().filling.lock().take_full();
         if let Some(batch) = batch {
             self.write(keeping, batch, room_bytes);
             return true;
@@ -132,7 +133,7 @@ impl Extents {
     pub fn write_gathered(&self, room_bytes: u64) {
         let mut keeping = self.keeping.lock();
         let Some(keeping) = keeping.as_mut() else { return };
-        let rest = self.filling.lock().take_rest();
+        let rest = self.tables().filling.lock().take_rest();
         if let Some(batch) = rest {
             self.write(keeping, batch, room_bytes.min(self.plan.capacity_bytes));
         }
@@ -150,7 +151,7 @@ impl Extents {
     pub fn clear(&self) -> bool {
         let mut keeping = self.keeping.lock();
         let Some(keeping) = keeping.as_mut() else { return false };
-        self.filling.lock().clear();
+        self.tables().filling.lock().clear();
         keeping.filled = None;
         let leaving = keeping.leaving.take().map(|leaving| leaving.file.number());
         let files = self.files.load_full();
@@ -170,7 +171,7 @@ impl Extents {
         let mut keeping = self.keeping.lock();
         let Some(mut keeping) = keeping.take() else { return };
         let rest = {
-            let mut filling = self.filling.lock();
+            let mut filling = self.tables().filling.lock();
             [filling.take_full(), filling.take_rest()]
         };
         for batch in rest.into_iter().flatten() {
@@ -196,7 +197,7 @@ impl Extents {
         for (key, at) in blocks {
             let position = filled.end + at;
             let place = filled.file.position(position);
-            self.lookup.insert(key.hash(), place, |low| files.is_live(low));
+            self.tables().lookup.insert(key.hash(), place, |low| files.is_live(low));
             let ExtentKey { file: table, offset, len } = key;
             filled.blocks.push(CachedBlock { table, offset, position, len });
         }
@@ -324,7 +325,7 @@ impl Extents {
         file.sealed.get_or_init(|| sealed);
         for block in &blocks {
             let position = file.position(block.position);
-            self.lookup.insert(key_of(block).hash(), position, |low| files.is_live(low));
+            self.tables().lookup.insert(key_of(block).hash(), position, |low| files.is_live(low));
         }
         // Only now can readers find them.
         self.files.store(Arc::new(files));
@@ -367,7 +368,8 @@ impl Extents {
         let read = file.sealed.get().map(|sealed| sealed.blocks(&file.file));
         let blocks = read.and_then(Result::ok).unwrap_or_default();
         let take = |block: &CachedBlock| {
-            let hits = self.lookup.take(key_of(block).hash(), file.position(block.position))?;
+            let hits =
+                self.tables().lookup.take(key_of(block).hash(), file.position(block.position))?;
             Some((*block, LeavingBlock { hits, len: block.len }))
         };
         let (blocks, hits): (Vec<_>, Vec<_>) = blocks.iter().filter_map(take).unzip();
