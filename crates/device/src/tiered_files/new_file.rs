@@ -129,8 +129,8 @@ impl TieredFiles {
             let placed = self.placement.place(context, expected_bytes, tiers);
             placed.filter(|tier| tier.position() < tiers.len())
         };
-        // A log that an opening begins with nothing is placed beyond the capacities, too: a
-        // database that is full could not be opened, and so nothing deleted.
+        // A log that an opening begins with nothing is placed beyond the capacities, too: else a
+        // database that is full could not be opened, and nothing be deleted.
         let is_first_log = context.kind == FileKind::Log
             && context.origin == Origin::Recovery
             && expected_bytes == 0;

@@ -118,13 +118,13 @@ pub fn fill_device(seed: u64) -> Result<u64, Violation> {
     keep(&names);
     let mut most = 0;
     for number in 0..90 {
-        let name = format!("{number}.sst");
+        let name = format!("t{number}.sst");
         let class = FileClass { level: Some(5), ..FileClass::of_name(&name) };
         write(devices, &names.create(&name, class).map_err(text)?, 1).map_err(text)?;
         read(devices, &names, &names.open(&name).map_err(text)?).map_err(|stop| stop.0)?;
         most = most.max(used());
     }
-    let log = names.create("1.log", FileClass::of_name("1.log")).map_err(text)?;
+    let log = names.create("d.log", FileClass::of_name("d.log")).map_err(text)?;
     devices.set_capacity(&fast, Some(used() + 1000));
     match write(devices, &log, 1) {
         Err(error) if error.kind() == ErrorKind::OutOfSpace => {}
