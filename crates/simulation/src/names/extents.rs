@@ -116,6 +116,8 @@ pub fn fill_device(seed: u64) -> Result<u64, Violation> {
     let used = || devices.look(|world| world.list(&fast)).iter().map(|(_, len)| len).sum::<u64>();
     devices.set_capacity(&fast, Some(DEVICE_BYTES));
     keep(&names);
+    // It is made first: what a log is expected to come to is more than this device has.
+    let log = names.create("d.log", FileClass::of_name("d.log")).map_err(text)?;
     let mut most = 0;
     for number in 0..90 {
         let name = format!("t{number}.sst");
@@ -124,7 +126,6 @@ pub fn fill_device(seed: u64) -> Result<u64, Violation> {
         read(devices, &names, &names.open(&name).map_err(text)?).map_err(|stop| stop.0)?;
         most = most.max(used());
     }
-    let log = names.create("d.log", FileClass::of_name("d.log")).map_err(text)?;
     devices.set_capacity(&fast, Some(used() + 1000));
     match write(devices, &log, 1) {
         Err(error) if error.kind() == ErrorKind::OutOfSpace => {}
