@@ -2,7 +2,7 @@
 
 use super::host::Stop;
 use super::images::{read as read_file, spec, split};
-use crate::devices::{Devices, Loss};
+use crate::devices::{Devices, Loss, Unit};
 use crate::oracle::Violation;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
@@ -93,14 +93,20 @@ pub fn overwrite(seed: u64) -> Result<u64, Violation> {
     let file = names.open(NAME).map_err(text)?;
     write(devices, &file.to_write().map_err(text)?, 2).map_err(text)?;
     let world = devices.world();
-    let lost = vec![false; world.units().len()];
-    let after = super::devices(world.after(Loss::Kept(&lost)));
+    // The system had written the cache back, and of the table what was synced.
+    let paths = world.paths();
+    let is_fast = |unit: &Unit| paths[unit.directory].starts_with(super::FAST);
+    let kept: Vec<_> = world.units().iter().map(is_fast).collect();
+    let after = super::devices(world.after(Loss::Kept(&kept)));
     setting.prepare(&after);
     let names = setting.load(&after).map_err(text)?;
     keep(&names);
     names.sync_directory().map_err(text)?;
     read(&after, &names, &names.open(NAME).map_err(text)?).map_err(|stop| stop.0)?;
-    Ok(served)
+    match names.extent_counts() {
+        Some(counts) if counts.adopted > 0 => Ok(served),
+        counts => Err(format!("the cache is not there: {counts:?}")),
+    }
 }
 
 /// Extents leave a part of a small device free, and let a file that its device refuses go on there.
