@@ -64,6 +64,18 @@ pub trait DriverFile: Any + Send + Sync + Debug {
         Ok(None)
     }
 
+    /// Gives the file another stamp, as if its bytes had changed now. Nothing is durable by that,
+    /// and nothing is done where there are no stamps.
+    fn touch(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Makes bytes, length and stamp durable, where there are stamps: after a sync of bytes whose
+    /// file did not grow, a power cut may leave the file the stamp that it had before.
+    fn sync_stamp(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Asks that the file be served by the system's page cache from here on, although the driver
     /// goes past it, and says whether it is: writes need no alignment then, and end when they are
     /// copied. For small writes that need not be durable one by one. Before any other use of the

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use thermocline_simulation::names::{
-    Counts, faults, kinds_of, run, run_end, run_with_fault, write_beside,
+    Counts, faults, fill_device, kinds_of, overwrite, run, run_end, run_with_fault, write_beside,
 };
 
 #[test]
@@ -37,6 +37,22 @@ fn a_directory_leaves_its_tiers_whatever_call_a_crash_follows() {
 fn what_is_written_beside_a_move_or_a_copy_is_there() {
     let written: u64 = (0..3).map(|seed| write_beside(seed).unwrap()).sum();
     assert!(written > 24, "{written} writings");
+}
+
+#[test]
+fn extents_of_an_earlier_opening_are_not_served_for_what_was_written_before_a_power_cut() {
+    for seed in 0..3 {
+        let served = overwrite(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        assert!(served > 30, "{served} reads");
+    }
+}
+
+#[test]
+fn extents_leave_a_part_of_their_device_free_and_give_way_to_files() {
+    for seed in 0..3 {
+        let most = fill_device(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        assert!(most > 500 && most <= 950, "{most} thousandths");
+    }
 }
 
 #[test]

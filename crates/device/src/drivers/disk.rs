@@ -23,7 +23,8 @@ use crate::driver::{
 use crate::error::{Error, ErrorKind, Result};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, Dir, FallocateFlags, FileType, Mode, OFlags, StatxFlags, StatxTimestamp,
+    AtFlags, Dir, FallocateFlags, FileType, Mode, OFlags, StatxFlags, StatxTimestamp, Timespec,
+    Timestamps,
 };
 use rustix::io::{Errno, ReadWriteFlags, pwritev2, retry_on_intr};
 use std::any::Any;
@@ -409,6 +410,19 @@ impl DriverFile for DiskFile {
         let born_ns = if is_born { ns(stat.stx_btime) } else { 0 };
         let (number, changed_ns, len) = (stat.stx_ino, ns(stat.stx_mtime), stat.stx_size);
         Ok(Some(FileStamp { number, born_ns, changed_ns, len }))
+    }
+
+    fn touch(&self) -> Result<()> {
+        let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+        let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
+        let times = Timestamps { last_access: omit, last_modification: now };
+        retry_on_intr(|| rustix::fs::futimens(&self.descriptor, &times))
+            .map_err(|errno| self.failure("set the time of", errno))
+    }
+
+    fn sync_stamp(&self) -> Result<()> {
+        let result = retry_on_intr(|| rustix::fs::fsync(&self.descriptor));
+        self.synced(result).map(drop)
     }
 
     fn use_page_cache(&self) -> Result<bool> {

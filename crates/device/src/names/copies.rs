@@ -10,12 +10,12 @@
 //! Threads: any number of copies are made at once, of a file one.
 
 use super::listing::Listing;
+use super::moves::spare_threads;
 use super::{Holds, Host, Names, Place};
 use crate::context::Origin;
 use crate::error::Result;
 use crate::file_cache::trigger::{CacheRoom, NextCopy, ReadFile, next_copy};
 use crate::migration_queue::Thresholds;
-use crate::pool_size::pool_size;
 use crate::tier::TierIndex;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
@@ -58,7 +58,7 @@ impl Names {
     pub fn copy_threads(&self, hit_percent: u8) -> u16 {
         let Some(next) = self.host.next_copy(hit_percent) else { return 0 };
         let tier = &self.host.tier_states()[next.to.position()];
-        pool_size(tier.profile.write.useful_workers(), tier.load.writers_now(), false)
+        spare_threads(tier, false)
     }
 
     /// Makes a copy of a file on a tier that is none of the host's own; false where it has one, or

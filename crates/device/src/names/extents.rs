@@ -7,18 +7,22 @@
 //!                       '──────────────────── unknown <───────────────────────'
 //! ```
 //! 1. A file that is being written, and one on tier 0, has no extents.
-//! 2. A file is known by a stamp that it had for a second, and whose bytes are durable: a later
-//!    change of its bytes shows in the stamp, and a power cut does not change them.
+//! 2. A file is known by a stamp that it had for a second, and that is durable with the bytes: a
+//!    later change of its bytes shows in the stamp, and a power cut changes neither. A later
+//!    writing gives it another stamp first (`writer.rs`).
 //! 3. What a writing or a move began before is not taken: the file is another one then.
-//! 4. Where nothing is configured, a read pays one test of a field that never changes.
+//! 4. Extents leave a part of the tier, and of its device, free: what other directories and
+//!    programs write to the device counts, although it is not known.
+//! 5. Where nothing is configured, a read pays one test of a field that never changes.
 //!
 //! Locks: `asked` for a moment, before that of the listing; a file's `turns` last.
 //! Threads: any reads and fills; one at a time tends.
 
 use super::copies::left_free;
+use super::listing::Place;
 use super::named_file::NamedFile;
 use super::{Host, Names};
-use crate::driver::{FileStamp, Operation};
+use crate::driver::{FileStamp, Space};
 use crate::error::Result;
 use crate::file_cache::extents::{
     Cached, ExtentCounts, ExtentFile, ExtentPlan, Extents, Wake, Wanted, delete_files,
@@ -52,8 +56,16 @@ pub(super) struct HostExtents {
 #[derive(Debug)]
 struct Asked {
     file: Weak<NamedFile>,
-    /// The stamp that it had at a look, and when that was.
-    seen: Option<(FileStamp, u64)>,
+    seen: Option<Seen>,
+}
+
+/// What a look found.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    stamp: FileStamp,
+    at_ns: u64,
+    /// How often the file had become unknown.
+    turn: u64,
 }
 
 /// What a file is known by to the cache.
@@ -104,7 +116,9 @@ impl Names {
         let tier = &host.identities[TIER.position()];
         let settings = settings.filter(|_| host.rooms.len() > 1);
         let extents = settings.map(|settings| {
-            let all = tier.spec().capacity.0;
+            let of_tier = tier.spec().capacity.0;
+            let of_device = tier.driver().space().map_or(of_tier, |space| space.total_bytes);
+            let all = of_tier.min(of_device).max(settings.extent_bytes);
             let capacity_bytes = settings.capacity_bytes.unwrap_or(all).min(all);
             let plan = ExtentPlan::new(capacity_bytes, settings.extent_bytes);
             let cache = Extents::new(plan, Arc::clone(tier), clock, wake);
@@ -123,14 +137,14 @@ impl Names {
         let host = &self.host;
         let Some(extents) = host.kept_extents() else { return false };
         host.look_at_asked(extents);
-        let room_bytes = host.extent_room(0);
+        let room_bytes = host.extent_room(extents, 0);
         (0..STEPS_MAX).all(|_| extents.cache.step(room_bytes))
     }
 
     /// A second has passed: what readers have filled in is written, although it is little.
     pub fn write_gathered_extents(&self) {
         if let Some(extents) = self.host.kept_extents() {
-            extents.cache.write_gathered(self.host.extent_room(0));
+            extents.cache.write_gathered(self.host.extent_room(extents, 0));
         }
     }
 
@@ -207,24 +221,45 @@ impl Host {
         }
     }
 
-    /// Bytes that the host's files, and so many more, leave to extents.
-    fn extent_room(&self, more_bytes: u64) -> u64 {
+    /// Bytes that the host's files, and so many more, leave to extents: of the tier, and of its
+    /// device, which may have less free than the tier was given.
+    fn extent_room(&self, extents: &HostExtents, more_bytes: u64) -> u64 {
         let states = self.tier_states();
         let state = &states[TIER.position()];
-        let limit = left_free(state.capacity_bytes, Thresholds::default().upper_percent);
-        limit.saturating_sub(state.used_bytes).saturating_sub(more_bytes)
+        let percent = Thresholds::default().upper_percent;
+        let limit = left_free(state.capacity_bytes, percent);
+        let of_tier = limit.saturating_sub(state.used_bytes);
+        let of_device = match self.identities[TIER.position()].driver().space() {
+            Ok(Space { total_bytes, free_bytes }) => {
+                let kept_free = total_bytes - left_free(total_bytes, percent);
+                extents.cache.bytes().saturating_add(free_bytes).saturating_sub(kept_free)
+            }
+            Err(_) => of_tier,
+        };
+        of_tier.min(of_device).saturating_sub(more_bytes)
     }
 
     /// Lets extents go where a file of so many bytes needs their room.
     pub(super) fn extents_give_way(&self, room: TierIndex, bytes: u64) {
         if let Some(extents) = self.kept_extents().filter(|_| room == TIER) {
-            extents.cache.give_way(self.extent_room(bytes));
+            extents.cache.give_way(self.extent_room(extents, bytes));
         }
     }
 
     /// Lets all extents go, because the device of their tier is full; false if there were none.
     pub(super) fn drop_extents(&self, room: TierIndex) -> bool {
         self.kept_extents().filter(|_| room == TIER).is_some_and(|extents| extents.cache.clear())
+    }
+
+    /// Gives a file that is about to be written another stamp, where there may be extents of it:
+    /// an earlier opening may have kept some although this one keeps none.
+    pub(super) fn restamp(&self, place: &Place) -> Result<()> {
+        if place.room == TIER {
+            return Ok(());
+        }
+        let file = self.room(place).tier.driver().open(&place.file)?;
+        file.touch()?;
+        sync_site("names/restamp", || file.sync_stamp())
     }
 
     fn look_at_asked(&self, extents: &HostExtents) {
@@ -253,7 +288,7 @@ impl Host {
     fn look(
         &self,
         file: &NamedFile,
-        seen: &mut Option<(FileStamp, u64)>,
+        seen: &mut Option<Seen>,
         instance: InstanceId,
         now_ns: u64,
     ) -> Result<bool> {
@@ -273,14 +308,14 @@ impl Host {
         let handle = driver.open_to_read(&place.file)?;
         let Some(stamp) = handle.stamp()? else { return Ok(true) };
         match *seen {
-            Some((before, at_ns)) if before == stamp => {
-                if now_ns.saturating_sub(at_ns) < SETTLED_NS {
+            Some(before) if before.stamp == stamp && before.turn == turn => {
+                if now_ns.saturating_sub(before.at_ns) < SETTLED_NS {
                     return Ok(false);
                 }
             }
             _ => {
-                sync_site("names/extents", || driver.execute(&handle, Operation::Sync).result)?;
-                *seen = Some((stamp, now_ns));
+                sync_site("names/extents", || handle.sync_stamp())?;
+                *seen = Some(Seen { stamp, at_ns: now_ns, turn });
                 return Ok(false);
             }
         }

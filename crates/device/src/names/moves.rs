@@ -9,8 +9,9 @@
 //!    the next opening for writing removes either.
 //! 2. Readers never wait: those that began at the old place end there.
 //! 3. A file that is deleted, replaced or written meanwhile stays so, and the copy goes.
-//! 4. A file that overflows is cut to the bytes that its host knows of, so that repeating the
-//!    append that failed writes them once.
+//! 4. A file that overflows goes on where it is, in another file, if copies or extents made room
+//!    there; else on another tier. It is cut to the bytes that its host knows of, so that repeating
+//!    the append that failed writes them once.
 //!
 //! 5. Until the host's names are durable, a sync of the file makes them so: what is written at the
 //!    new place counts only where the name leads there.
@@ -30,6 +31,7 @@ use crate::migration::copy;
 use crate::migration_queue::{Leaving, Thresholds, leaving};
 use crate::placement::{TierState, overflow_order};
 use crate::pool_size::pool_size;
+use crate::profile::Source;
 use crate::tier::TierIndex;
 use std::sync::Arc;
 use thermocline_foundation::{FileNumber, Planted, planted, sync_site};
@@ -170,8 +172,11 @@ impl NamedFile {
     }
 }
 
-fn spare_threads(tier: &TierState, is_forced: bool) -> u16 {
-    pool_size(tier.profile.write.useful_workers(), tier.load.writers_now(), is_forced)
+/// Threads that may write to a tier beside its writers. A limit that traffic showed may be wrong,
+/// and leaves one.
+pub(super) fn spare_threads(tier: &TierState, is_forced: bool) -> u16 {
+    let has_one = is_forced || tier.profile.source == Source::Online;
+    pool_size(tier.profile.write.useful_workers(), tier.load.writers_now(), has_one)
 }
 
 impl Host {
@@ -238,12 +243,15 @@ impl Host {
     pub(super) fn continue_elsewhere(self: &Arc<Self>, file: &NamedFile, len: u64) -> Result<()> {
         let tiers = self.identities.len();
         let (_, from) = file.location();
-        self.drop_copies(from.room);
-        let others = overflow_order(from.room.position(), tiers);
-        for to in others.map(|at| TierIndex(at as u8)).filter(|to| *to != from.room) {
+        // It goes on beside itself first: what the host has open may cut its own file when it is
+        // closed.
+        let has_room = self.drop_copies(from.room) && from.room != self.home;
+        let others = overflow_order(from.room.position(), tiers).map(|at| TierIndex(at as u8));
+        let others = others.filter(|to| *to != from.room);
+        for to in has_room.then_some(from.room).into_iter().chain(others) {
             match self.relocate(file, Bytes::First(len), to) {
                 Ok(_) => {
-                    self.counts.overflowed.add(1);
+                    self.counts.overflowed.add(u64::from(to != from.room));
                     return Ok(());
                 }
                 Err(error) if error.kind() == ErrorKind::OutOfSpace => {}
@@ -286,7 +294,8 @@ impl Host {
         let named = listing.get_mut(&name)?;
         // A move under way of a file whose writer asks for another one will be given up.
         let can_move = named.can_move() || bytes != Bytes::Whole;
-        if !can_move || named.place.room == to {
+        let is_there = named.place.room == to && bytes == Bytes::Whole;
+        if !can_move || is_there {
             return Ok(None);
         }
         named.moving = true;

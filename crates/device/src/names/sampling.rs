@@ -4,22 +4,25 @@
 //! 1. Writers of all tiers on one device count together: it serves them together.
 //! 2. What other programs, or other directories of the host, write there looks like the doing of
 //!    these writers. Where that misleads, `profile=fixed` is for.
-//! 3. A profile that was measured, or that fio reported, is never replaced on disk: the next
-//!    opening begins with it.
+//! 3. A profile that was measured, or that fio reported, is never replaced on disk, also where that
+//!    happened while the directory is open: the next opening begins with it.
+//! 4. A profile of earlier traffic is where an opening starts, for an hour or until its own traffic
+//!    shows something. What its traffic does not show any more does not count.
 //!
 //! Threads: one at a time samples and stores.
 
 use super::Names;
 use crate::driver::DeviceCounts;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::placement::TierUse;
-use crate::profile::{OnlineCurve, Sample, Source, TierProfile};
+use crate::profile::{COUNTS_FOR_NS, Curve, OnlineCurve, Sample, Source, TierProfile};
 use std::sync::Arc;
 use thermocline_foundation::Clock;
 use thermocline_foundation::sync::Mutex;
 
-/// Samples after which a curve is worked out anew.
+/// Samples after which a curve is worked out anew, and time after which it is without them.
 const SAMPLES_OF_CURVE: u32 = 10;
+const CURVE_NS: u64 = 60_000_000_000;
 
 /// What was seen of each tier's device.
 #[derive(Debug, Default)]
@@ -30,12 +33,37 @@ struct Seen {
     /// The last look: when, what the device had done, writers.
     last: Option<(u64, DeviceCounts, u16)>,
     curve: OnlineCurve,
-    /// Samples since the last curve.
+    /// Samples since the last curve, and when that was.
     samples: u32,
-    /// What was known when the directory was opened.
-    stored: Option<Arc<TierProfile>>,
-    /// It differs from what is on disk.
-    is_learned: bool,
+    curve_ns: u64,
+    /// What was known when the directory was opened, and when the first look was.
+    stored: Option<(Arc<TierProfile>, u64)>,
+    /// Traffic showed something since then.
+    has_learned: bool,
+    /// What is known differs from what is on disk.
+    is_changed: bool,
+}
+
+impl Seen {
+    /// What is known now of a device of which `stored` was at `first_ns`.
+    fn profile(&mut self, stored: &TierProfile, first_ns: u64, now_ns: u64) -> TierProfile {
+        let is_measured = is_measured(stored.source);
+        let nothing = Curve::default();
+        let measured = if is_measured { &stored.write } else { &nothing };
+        if let Some(write) = self.curve.curve(measured, now_ns) {
+            self.has_learned = true;
+            return TierProfile { source: Source::Online, write, ..stored.clone() };
+        }
+        let is_start = !self.has_learned && now_ns.saturating_sub(first_ns) < COUNTS_FOR_NS;
+        match is_measured || is_start {
+            true => stored.clone(),
+            false => TierProfile { source: Source::Unknown, write: nothing, ..stored.clone() },
+        }
+    }
+}
+
+fn is_measured(source: Source) -> bool {
+    matches!(source, Source::Measured | Source::Fio)
 }
 
 impl Names {
@@ -67,46 +95,59 @@ impl Names {
             host.identities.iter().map(|t| host.loads.writers(t.index())).collect();
         for (at, (tier, seen)) in host.identities.iter().zip(all.iter_mut()).enumerate() {
             let Some(counts) = tier.driver().device_counts() else { continue };
-            let Some(stored) = host.loads.profile(tier.index()) else { continue };
+            let Some(known) = host.loads.profile(tier.index()) else { continue };
             let here = device(at);
             let same = (0..writers.len()).filter(|other| device(*other) == here);
             let workers = same.map(|other| writers[other]).fold(0_u16, u16::saturating_add);
-            let stored = Arc::clone(seen.stored.get_or_insert(stored));
+            let first = || (Arc::clone(&known), now_ns);
+            let (stored, first_ns) = seen.stored.get_or_insert_with(first).clone();
             if let Some((before_ns, before, workers_before)) =
                 seen.last.replace((now_ns, counts, workers))
             {
                 let sample = Sample {
                     workers: [workers_before, workers],
+                    at_ns: now_ns,
                     ns: now_ns.saturating_sub(before_ns),
                     bytes: counts.written_bytes.saturating_sub(before.written_bytes),
+                    read_bytes: counts.read_bytes.saturating_sub(before.read_bytes),
                     busy_ns: counts.busy_ns.saturating_sub(before.busy_ns),
                 };
                 is_busy |= counts != before;
                 seen.samples += u32::from(seen.curve.add(sample));
             }
-            if seen.samples < SAMPLES_OF_CURVE {
-                continue;
+            let is_weighed = seen.samples >= SAMPLES_OF_CURVE;
+            if is_weighed {
+                seen.samples = 0;
+                seen.curve.weigh();
             }
-            seen.samples = 0;
-            if let Some(write) = seen.curve.curve(&stored.write) {
-                let profile = TierProfile { source: Source::Online, write, ..(*stored).clone() };
-                host.loads.set_profile(tier.index(), profile);
-                seen.is_learned = true;
+            if is_weighed || now_ns.saturating_sub(seen.curve_ns) >= CURVE_NS {
+                seen.curve_ns = now_ns;
+                let profile = seen.profile(&stored, first_ns, now_ns);
+                if profile != *known {
+                    host.loads.set_profile(tier.index(), profile);
+                    seen.is_changed = true;
+                }
             }
         }
         is_busy
     }
 
-    /// Keeps what was seen of devices that were not known before, for the next opening.
+    /// Keeps what is known of devices that were not measured, for the next opening.
     ///
     /// Errors: it is not kept, and nothing else is changed.
     pub fn store_profiles(&self) -> Result<()> {
         let host = &self.host;
         let mut all = host.sampling.0.lock();
         for (tier, seen) in host.identities.iter().zip(all.iter_mut()) {
-            let stored = seen.stored.as_ref().map(|stored| stored.source);
-            let is_open = matches!(stored, Some(Source::Unknown | Source::Online));
-            if !std::mem::take(&mut seen.is_learned) || !is_open || !self.is_writer() {
+            if !std::mem::take(&mut seen.is_changed) || !self.is_writer() {
+                continue;
+            }
+            // It may have been measured meanwhile.
+            let is_open = match TierProfile::read(&**tier.driver()) {
+                Ok(there) => !is_measured(there.source),
+                Err(error) => error.kind() == ErrorKind::NotFound,
+            };
+            if !is_open {
                 continue;
             }
             if let Some(profile) = host.loads.profile(tier.index()) {

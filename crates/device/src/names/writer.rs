@@ -11,6 +11,9 @@
 //!    and is whole again.
 //! 3. A copy for reads goes before the first byte of a later writing, and so do extents.
 //! 4. A writer begins at the place that counts: a move that is switching over ends first.
+//! 5. Before a file outside the fastest tier is written again it has another stamp, durably: its
+//!    host may sync the bytes alone, and after a power cut the file would have new bytes under the
+//!    stamp that extents know.
 //!
 //! Threads: any number of writers of one file; each is used as its host likes.
 
@@ -93,18 +96,22 @@ impl Names {
 impl Host {
     /// One writer more. The caller holds `changing`.
     fn begin_writing(&self, file: &Arc<NamedFile>) -> Result<Writer> {
-        let name = {
+        let (name, place, is_first) = {
             let mut listing = self.listing.lock();
             let name = listing.name_of(file).ok_or_else(|| gone(file))?;
             let named = listing.get_mut(&name)?;
             named.begin_writing();
             file.will_change();
-            if named.writers() == 1 {
+            let is_first = named.writers() == 1;
+            if is_first {
                 file.written_by(self.loads.begin(named.place.room, named.class.context()));
             }
-            name
+            (name, named.place.clone(), is_first)
         };
         let writer = Writer::of(Arc::clone(file));
+        if is_first {
+            self.restamp(&place)?;
+        }
         if !planted(Planted::CopyOfWrittenFileServed) {
             self.drop_copy(&name);
         }

@@ -25,7 +25,7 @@ mod stored;
 pub use curve::{Curve, Point};
 pub use fio::parse as parse_fio;
 pub use measure::{Effort, Step, Subject, measure};
-pub use online::{INTERVAL_NS, OnlineCurve, Sample};
+pub use online::{COUNTS_FOR_NS, INTERVAL_NS, OnlineCurve, Sample};
 pub use stored::FILE_NAME as PROFILE_FILE_NAME;
 
 use serde::{Deserialize, Serialize};

@@ -7,13 +7,17 @@
 //!               4        5             50 MB          99 %   -> none: the number changed
 //!               4        4              2 MB          12 %   -> none: the device waited for them
 //! ```
-//! 1. An interval counts where the number of writers stayed and the device was busy.
-//! 2. A bin counts after a second of intervals; later ones weigh a sixteenth.
-//! 3. Points that were not seen are those of the stored curve, in proportion: it has the shape, and
-//!    the bins have the level of today's traffic.
-//! 4. Without a stored curve nothing is said until more writers brought less: a curve that still
-//!    rises shows no limit, and a limit that is too low would keep the writers away that disprove
-//!    it.
+//! 1. An interval counts where the number of writers stayed, the device was busy, and wrote more
+//!    than it read: else the reads may be what it was busy with.
+//! 2. A bin counts after a second of intervals; later ones weigh a sixteenth. It goes an hour after
+//!    its last one.
+//! 3. Points that were not seen are those of the measured curve, in proportion: it has the shape,
+//!    and the bins have the level of today's traffic. Traffic never shows a lower limit than was
+//!    measured.
+//! 4. Without a measured curve nothing is said until more writers brought a fifth less, several
+//!    times in a row: a curve that still rises shows no limit, and a limit that is too low would
+//!    keep the writers away that disprove it. For that it is never very low, and goes with the
+//!    bins.
 //!
 //! Pure: no clock, no I/O.
 
@@ -31,18 +35,28 @@ const SAMPLES_MIN: u32 = 10;
 const SAMPLES_MAX: u32 = 15;
 /// More writers than this count as so many.
 const WORKERS_MAX: u16 = 64;
-/// Rates within so many percent are the same.
-const AS_GOOD_PERCENT: u64 = 95;
+/// More writers brought less where their rate is below so many percent of the best.
+const FALLEN_PERCENT: u64 = 80;
+/// Times in a row that a fall must show.
+const FALLS_MIN: u32 = 3;
+/// A limit that was not measured is no lower.
+const LIMIT_MIN: u16 = 4;
+/// What was seen counts for so long.
+pub const COUNTS_FOR_NS: u64 = 3_600_000_000_000;
 
 /// An interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Writers when it began, and when it ended.
     pub workers: [u16; 2],
-    /// How long it was.
+    /// When it ended, and how long it was.
+    pub at_ns: u64,
+    /// See `at_ns`.
     pub ns: u64,
-    /// Bytes that the device wrote.
+    /// Bytes that the device wrote, and bytes that it read.
     pub bytes: u64,
+    /// See `bytes`.
+    pub read_bytes: u64,
     /// How long the device was busy.
     pub busy_ns: u64,
 }
@@ -51,20 +65,24 @@ pub struct Sample {
 struct Bin {
     bytes_per_s: u64,
     samples: u32,
+    /// The end of its last interval.
+    at_ns: u64,
 }
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct OnlineCurve {
     bins: BTreeMap<u16, Bin>,
+    /// How often in a row more writers brought less.
+    falls: u32,
 }
 
 impl OnlineCurve {
     /// Takes an interval; true where it counts.
     pub fn add(&mut self, sample: Sample) -> bool {
-        let Sample { workers: [before, after], ns, bytes, busy_ns } = sample;
+        let Sample { workers: [before, after], at_ns, ns, bytes, read_bytes, busy_ns } = sample;
         let is_busy = u128::from(busy_ns) * 100 >= u128::from(ns) * u128::from(BUSY_PERCENT);
-        if before != after || before == 0 || ns == 0 || bytes == 0 || !is_busy {
+        if before != after || before == 0 || ns == 0 || bytes <= read_bytes || !is_busy {
             return false;
         }
         let rate = (u128::from(bytes) * 1_000_000_000 / u128::from(ns)) as u64;
@@ -73,6 +91,7 @@ impl OnlineCurve {
         let sum = u128::from(bin.bytes_per_s) * u128::from(weight) + u128::from(rate);
         bin.bytes_per_s = (sum / u128::from(weight + 1)) as u64;
         bin.samples = bin.samples.saturating_add(1);
+        bin.at_ns = at_ns;
         true
     }
 
@@ -86,35 +105,57 @@ impl OnlineCurve {
         known.map(point).collect()
     }
 
-    /// The curve that follows from what was seen and the `stored` one; none where that one stays.
-    pub fn curve(&self, stored: &Curve) -> Option<Curve> {
+    /// To be called after some intervals: whether more writers brought less in them.
+    pub fn weigh(&mut self) {
+        let points = self.seen();
+        let best = points.iter().map(|point| point.bytes_per_s).max().unwrap_or(0);
+        let last = points.last().map_or(0, |point| point.bytes_per_s);
+        let has_fallen = u128::from(last) * 100 < u128::from(best) * u128::from(FALLEN_PERCENT);
+        self.falls = if has_fallen { self.falls.saturating_add(1) } else { 0 };
+    }
+
+    /// The curve that follows from what was seen and the `measured` one; none where nothing does,
+    /// or does any more.
+    pub fn curve(&mut self, measured: &Curve, now_ns: u64) -> Option<Curve> {
+        self.bins.retain(|_, bin| now_ns.saturating_sub(bin.at_ns) < COUNTS_FOR_NS);
         let mut points = self.seen();
-        let last = points.last()?;
-        let best = points.iter().map(|point| point.bytes_per_s).max()?;
+        let last = *points.last()?;
+        let Some(limit_min) = measured.useful_workers() else {
+            // What brought less may be gone.
+            let best = points.iter().map(|point| point.bytes_per_s).max()?;
+            let is_limit = self.falls >= FALLS_MIN && last.bytes_per_s < best;
+            return is_limit.then(|| limited(points, LIMIT_MIN));
+        };
         let both = points
             .iter()
-            .filter_map(|point| stored.at(point.workers).map(|there| (point.bytes_per_s, there)));
-        let (seen, as_stored) = both.fold((0_u128, 0_u128), |(seen, as_stored), (here, there)| {
-            (seen + u128::from(here), as_stored + u128::from(there))
-        });
-        if as_stored == 0 {
-            let has_fallen = last.bytes_per_s * 100 < best * AS_GOOD_PERCENT;
-            return has_fallen.then(|| Curve::new(points));
+            .filter_map(|point| measured.at(point.workers).map(|there| (point.bytes_per_s, there)));
+        let (seen, as_measured) =
+            both.fold((0_u128, 0_u128), |(seen, as_measured), (here, there)| {
+                (seen + u128::from(here), as_measured + u128::from(there))
+            });
+        if as_measured == 0 {
+            return None;
         }
-        let others = stored.points().iter().filter(|point| !self.has_seen(point.workers));
+        let others = measured.points().iter().filter(|point| !self.has_seen(point.workers));
         let others: Vec<_> = others
             .map(|point| Point {
-                bytes_per_s: (u128::from(point.bytes_per_s) * seen / as_stored) as u64,
+                bytes_per_s: (u128::from(point.bytes_per_s) * seen / as_measured) as u64,
                 ..*point
             })
             .collect();
         points.extend(others);
-        Some(Curve::new(points))
+        Some(limited(points, limit_min))
     }
 
     fn has_seen(&self, workers: u16) -> bool {
         self.bins.get(&workers).is_some_and(|bin| bin.samples >= SAMPLES_MIN)
     }
+}
+
+/// A curve that shows no lower limit than `limit_min`: fewer writers are taken for so many.
+fn limited(mut points: Vec<Point>, limit_min: u16) -> Curve {
+    points.iter_mut().for_each(|point| point.workers = point.workers.max(limit_min));
+    Curve::new(points)
 }
 
 #[cfg(test)]
@@ -131,33 +172,42 @@ mod tests {
         Curve::new(points.iter().map(point).collect())
     }
 
-    /// So many intervals of writers at a rate in MB/s.
+    fn sample(workers: u16, mb_per_s: u64) -> Sample {
+        let (bytes, busy_ns) = (mb_per_s * MB / 10, INTERVAL_NS / 100 * 95);
+        let (at_ns, ns, read_bytes) = (0, INTERVAL_NS, 0);
+        Sample { workers: [workers; 2], at_ns, ns, bytes, read_bytes, busy_ns }
+    }
+
+    /// So many intervals of writers at a rate in MB/s, weighed after each ten.
     fn run(online: &mut OnlineCurve, times: u32, workers: u16, mb_per_s: u64) {
-        for _ in 0..times {
-            let bytes = mb_per_s * MB / 10;
-            let busy_ns = INTERVAL_NS / 100 * 95;
-            assert!(online.add(Sample { workers: [workers; 2], ns: INTERVAL_NS, bytes, busy_ns }));
+        for time in 1..=times {
+            assert!(online.add(sample(workers, mb_per_s)));
+            if time.is_multiple_of(10) {
+                online.weigh();
+            }
         }
     }
 
     #[test]
-    fn an_interval_counts_where_the_writers_stayed_and_the_device_was_busy() {
-        for (workers, bytes, busy_percent, counts) in [
-            ([4, 4], 5 * MB, 90, true),
-            ([4, 4], 5 * MB, 89, false),
-            ([4, 5], 5 * MB, 100, false),
-            ([0, 0], 5 * MB, 100, false),
-            ([4, 4], 0, 100, false),
-            ([400, 400], 5 * MB, 100, true),
+    fn an_interval_counts_where_the_writers_stayed_and_the_device_was_busy_with_them() {
+        for (workers, bytes, read_bytes, busy_percent, counts) in [
+            ([4, 4], 5 * MB, 0, 90, true),
+            ([4, 4], 5 * MB, 0, 89, false),
+            ([4, 5], 5 * MB, 0, 100, false),
+            ([0, 0], 5 * MB, 0, 100, false),
+            ([4, 4], 0, 0, 100, false),
+            ([4, 4], 5 * MB, 4 * MB, 100, true),
+            ([4, 4], 5 * MB, 5 * MB, 100, false),
+            ([400, 400], 5 * MB, 0, 100, true),
         ] {
             let busy_ns = INTERVAL_NS / 100 * busy_percent;
-            let sample = Sample { workers, ns: INTERVAL_NS, bytes, busy_ns };
+            let sample = Sample { workers, bytes, read_bytes, busy_ns, ..sample(1, 1) };
             assert_eq!(OnlineCurve::default().add(sample), counts, "{sample:?}");
         }
     }
 
     #[test]
-    fn traffic_moves_the_stored_curve_and_its_knee() {
+    fn traffic_moves_the_measured_curve_and_its_knee() {
         let stored = curve(&[(1, 200), (2, 400), (4, 800), (8, 400), (16, 200)]);
         // What follows: useful workers, best MB/s.
         let script: [(Runs, Option<(u16, u64)>); 6] = [
@@ -167,15 +217,15 @@ mod tests {
             (&[(10, 4, 400)], Some((4, 400))),
             // A device that takes more writers than it seemed.
             (&[(10, 4, 400), (10, 8, 500), (10, 16, 700)], Some((16, 700))),
-            // One that takes fewer.
-            (&[(10, 2, 800), (10, 4, 500), (10, 8, 300)], Some((2, 800))),
+            // One that seems to take fewer: the limit is the measured one still.
+            (&[(10, 2, 800), (10, 4, 500), (10, 8, 300)], Some((4, 800))),
             // It has changed: what is older goes.
             (&[(20, 4, 800), (80, 4, 400)], Some((4, 402))),
         ];
         for (runs, expected) in script {
             let mut online = OnlineCurve::default();
             runs.iter().for_each(|(times, workers, mb)| run(&mut online, *times, *workers, *mb));
-            let found = online.curve(&stored);
+            let found = online.curve(&stored, 0);
             let found = found.map(|curve| {
                 (curve.useful_workers().unwrap(), curve.bytes_per_s_max().unwrap() / MB)
             });
@@ -184,19 +234,36 @@ mod tests {
     }
 
     #[test]
-    fn without_a_stored_curve_a_limit_is_seen_only_where_more_writers_brought_less() {
+    fn without_a_measured_curve_a_limit_is_seen_only_where_more_writers_brought_less() {
         let nothing = Curve::default();
-        let script: [(Runs, Option<u16>); 4] = [
+        let script: [(Runs, Option<u16>); 7] = [
             (&[(20, 1, 200)], None),
             (&[(20, 1, 200), (20, 4, 500)], None),
-            (&[(20, 1, 200), (20, 4, 500), (20, 16, 490)], None),
-            (&[(20, 1, 200), (20, 4, 500), (20, 16, 226)], Some(4)),
+            (&[(20, 1, 200), (20, 4, 500), (90, 16, 410)], None),
+            (&[(20, 1, 200), (20, 4, 500), (20, 16, 226)], None),
+            (&[(20, 1, 200), (20, 4, 500), (30, 16, 226)], Some(4)),
+            (&[(20, 1, 200), (20, 8, 500), (30, 16, 226)], Some(8)),
+            // One writer was best, and is not all that may write.
+            (&[(20, 1, 500), (30, 8, 20)], Some(4)),
         ];
         for (runs, expected) in script {
             let mut online = OnlineCurve::default();
             runs.iter().for_each(|(times, workers, mb)| run(&mut online, *times, *workers, *mb));
-            let found = online.curve(&nothing).and_then(|curve| curve.useful_workers());
+            let found = online.curve(&nothing, 0).and_then(|curve| curve.useful_workers());
             assert_eq!(found, expected, "{runs:?}");
         }
+    }
+
+    #[test]
+    fn a_limit_goes_when_more_writers_bring_more_and_after_an_hour() {
+        let nothing = Curve::default();
+        let mut online = OnlineCurve::default();
+        run(&mut online, 20, 4, 500);
+        run(&mut online, 30, 16, 226);
+        let mut later = online.clone();
+        assert!(online.curve(&nothing, COUNTS_FOR_NS - 1).is_some());
+        run(&mut online, 60, 16, 600);
+        assert_eq!(online.curve(&nothing, 0), None);
+        assert_eq!(later.curve(&nothing, COUNTS_FOR_NS), None);
     }
 }

@@ -4,7 +4,7 @@ use crate::support::*;
 use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::drivers::MemoryDriver;
-use thermocline_device::profile::{Curve, INTERVAL_NS, Point, Source, TierProfile};
+use thermocline_device::profile::{COUNTS_FOR_NS, Curve, INTERVAL_NS, Point, Source, TierProfile};
 use thermocline_device::{
     DeviceCounts, Devices, FileClass, MemoryDevices, Names, TierSpec, Writer,
 };
@@ -41,7 +41,7 @@ impl Rig {
         Self { fast, names, counts: DeviceCounts::default(), now_ns: 0, files: 0 }
     }
 
-    /// Three seconds in which so many writers write so much a second to a busy device.
+    /// Four seconds in which so many writers write so much a second to a busy device.
     fn write(&mut self, writers: u64, mb: u64) {
         let class = |name: &str| FileClass { level: Some(0), ..FileClass::of_name(name) };
         let open: Vec<Writer> = (0..writers)
@@ -51,7 +51,7 @@ impl Rig {
                 self.names.create(&name, class(&name)).unwrap()
             })
             .collect();
-        for _ in 0..30 {
+        for _ in 0..40 {
             self.counts.written_bytes += mb * MB / 10;
             self.counts.busy_ns += INTERVAL_NS;
             self.now_ns += INTERVAL_NS;
@@ -85,6 +85,43 @@ fn a_knee_that_traffic_shows_is_told_and_is_there_at_the_next_opening() {
         (rig.profile().source, rig.profile().write.useful_workers()),
         (Source::Online, Some(4))
     );
+}
+
+#[test]
+fn a_limit_that_traffic_takes_back_is_gone_here_and_at_the_next_opening() {
+    let devices = MemoryDevices::new();
+    let mut rig = Rig::new(&devices);
+    rig.write(4, 500);
+    rig.write(16, 226);
+    rig.names.store_profiles().unwrap();
+    drop(rig);
+    // It is a start, and traffic or an hour later it is none.
+    let mut rig = Rig::new(&devices);
+    assert_eq!(rig.profile().write.useful_workers(), Some(4));
+    rig.write(4, 500);
+    assert_eq!(rig.profile().write.useful_workers(), Some(4));
+    rig.now_ns += COUNTS_FOR_NS;
+    rig.write(4, 500);
+    assert_eq!((rig.profile().source, rig.profile().write), (Source::Unknown, Curve::default()));
+    rig.write(16, 226);
+    assert_eq!(rig.profile().write.useful_workers(), Some(4));
+    rig.write(16, 900);
+    rig.write(16, 900);
+    assert_eq!((rig.profile().source, rig.profile().write), (Source::Unknown, Curve::default()));
+    rig.names.store_profiles().unwrap();
+    assert_eq!(TierProfile::of(&rig.fast).write, Curve::default());
+}
+
+#[test]
+fn what_is_measured_while_a_directory_is_open_stays() {
+    let devices = MemoryDevices::new();
+    let mut rig = Rig::new(&devices);
+    rig.write(4, 500);
+    rig.write(16, 226);
+    let measured = TierProfile { source: Source::Measured, ..TierProfile::default() };
+    measured.write(&rig.fast).unwrap();
+    rig.names.store_profiles().unwrap();
+    assert_eq!(TierProfile::of(&rig.fast), measured);
 }
 
 #[test]

@@ -59,6 +59,8 @@ struct State {
 /// What a sync makes durable.
 enum Synced {
     Content(FileId),
+    /// Its content, and the time of its last change.
+    Stamped(FileId),
     Names(PathBuf),
 }
 
@@ -66,6 +68,11 @@ impl State {
     fn sync(&mut self, what: &Synced) {
         match what {
             Synced::Content(id) => self.world.files.entry(*id).or_default().sync(),
+            Synced::Stamped(id) => {
+                let content = self.world.files.entry(*id).or_default();
+                content.sync();
+                content.stamps.sync();
+            }
             Synced::Names(path) => {
                 self.world.directories.get_mut(path).into_iter().for_each(DirectoryState::sync);
             }
@@ -75,7 +82,9 @@ impl State {
     /// Marks what a sync that is left out or waits would have made durable.
     fn owe(&mut self, what: &Synced) {
         match what {
-            Synced::Content(id) => self.world.files.entry(*id).or_default().owe_sync(),
+            Synced::Content(id) | Synced::Stamped(id) => {
+                self.world.files.entry(*id).or_default().owe_sync();
+            }
             Synced::Names(path) => {
                 self.world.directories.get_mut(path).into_iter().for_each(DirectoryState::owe_sync);
             }
@@ -788,8 +797,20 @@ impl DriverFile for File {
     fn stamp(&self) -> Result<Option<FileStamp>> {
         self.directory.enter(CallKind::Len, &self.name)?;
         let (changed_ns, len) =
-            self.with(self.id, |content, _| (content.changes, content.live.len()));
+            self.with(self.id, |content, _| (content.stamps.live, content.live.len()));
         Ok(Some(FileStamp { number: self.id, born_ns: 0, changed_ns, len }))
+    }
+
+    fn touch(&self) -> Result<()> {
+        self.directory.enter(CallKind::Len, &self.name)?;
+        self.with(self.id, |content, _| content.stamps.change());
+        Ok(())
+    }
+
+    fn sync_stamp(&self) -> Result<()> {
+        self.enter_sync()?;
+        self.directory.devices.synced(CallKind::Sync, Synced::Stamped(self.id));
+        Ok(())
     }
 
     fn allocate(&self, len: u64) -> Result<()> {

@@ -81,13 +81,37 @@ pub(super) struct Content {
     pub live: Sparse,
     pub durable: Sparse,
     pub pending: Vec<Pending<Change>>,
-    /// Changes so far, as the time of the last one tells them apart.
-    pub changes: u64,
+    pub stamps: Stamps,
+}
+
+/// The time of a file's last change: here a number that each change takes anew.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stamps {
+    last: u64,
+    pub live: u64,
+    /// What a power cut leaves: a sync of bytes alone makes the time durable only where the file
+    /// grew or was cut, as ext4 and XFS do.
+    durable: u64,
+}
+
+impl Stamps {
+    pub fn change(&mut self) {
+        self.last += 1;
+        self.live = self.last;
+    }
+
+    pub fn sync(&mut self) {
+        self.durable = self.live;
+    }
+
+    fn lost(self) -> Self {
+        Self { live: self.durable, ..self }
+    }
 }
 
 impl Content {
     pub fn change(&mut self, call: u64, change: Change) {
-        self.changes += 1;
+        self.stamps.change();
         change.apply(&mut self.live, &mut || true);
         self.pending.push(Pending::new(call, change));
     }
@@ -112,13 +136,16 @@ impl Content {
                 }
             }
         }
-        self.changes += 1;
+        self.stamps.change();
         self.live.write(offset, bytes);
         self.durable.write(offset, bytes);
     }
 
     pub fn sync(&mut self) {
         if self.pending.iter().all(|pending| !pending.given_up) {
+            if self.durable.len() != self.live.len() {
+                self.stamps.sync();
+            }
             self.durable = self.live.clone();
             self.pending.clear();
             return;
@@ -523,8 +550,8 @@ impl Content {
         for pending in &self.pending {
             pending.change.apply(&mut image, keep);
         }
-        let (link, changes) = (self.link.clone(), self.changes);
-        Self { link, live: image.clone(), durable: image, pending: Vec::new(), changes }
+        let (link, stamps) = (self.link.clone(), self.stamps.lost());
+        Self { link, live: image.clone(), durable: image, pending: Vec::new(), stamps }
     }
 }
 

@@ -15,6 +15,7 @@ mod images;
 mod model;
 
 pub use beside::write_beside;
+pub use extents::{fill_device, overwrite};
 pub use host::Counts;
 
 use crate::devices::{CallKind, Devices, Fault, FaultKind, World};

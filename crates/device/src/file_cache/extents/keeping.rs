@@ -5,7 +5,9 @@
 //! 3. The oldest file leaves for a new one; of its extents those are written again that were read
 //!    since, half a file at most.
 //! 4. What has to leave for the host's files goes as it is.
-//! 5. A number of a file is given once: the opening's generation is in it.
+//! 5. A file is adopted where it has extents of the size that is set now: its seal says which, as
+//!    the life.
+//! 6. A number of a file is given once: the opening's generation is in it.
 //!
 //! Threads: one at a time.
 
@@ -96,6 +98,7 @@ impl Extents {
         found.sort_unstable();
         found.reverse();
         self.is_filled.store(found.is_empty(), Relaxed);
+        self.tables();
         let (made, filled, leaving) = (0, None, None);
         *self.keeping.lock() =
             Some(Keeping { database, instance, generation, made, found, filled, leaving });
@@ -118,7 +121,7 @@ impl Extents {
             self.write_again(keeping, leaving);
             return true;
         }
-        let batch = self.filling.lock().take_full();
+        let batch = self.tables().filling.lock().take_full();
         if let Some(batch) = batch {
             self.write(keeping, batch, room_bytes);
             return true;
@@ -130,7 +133,7 @@ impl Extents {
     pub fn write_gathered(&self, room_bytes: u64) {
         let mut keeping = self.keeping.lock();
         let Some(keeping) = keeping.as_mut() else { return };
-        let rest = self.filling.lock().take_rest();
+        let rest = self.tables().filling.lock().take_rest();
         if let Some(batch) = rest {
             self.write(keeping, batch, room_bytes.min(self.plan.capacity_bytes));
         }
@@ -143,11 +146,12 @@ impl Extents {
         }
     }
 
-    /// All files go, and what is on its way; false if there was none.
+    /// All files go, because the device is full, and what is on its way; false if there was none.
+    /// The cache pauses, so that it does not take at once what it gave.
     pub fn clear(&self) -> bool {
         let mut keeping = self.keeping.lock();
         let Some(keeping) = keeping.as_mut() else { return false };
-        self.filling.lock().clear();
+        self.tables().filling.lock().clear();
         keeping.filled = None;
         let leaving = keeping.leaving.take().map(|leaving| leaving.file.number());
         let files = self.files.load_full();
@@ -156,6 +160,9 @@ impl Extents {
         self.files.store(Arc::new(files.without(|_| true)));
         all.iter().for_each(|number| self.delete(*number));
         self.is_filled.store(true, Relaxed);
+        if !all.is_empty() {
+            self.pause();
+        }
         !all.is_empty()
     }
 
@@ -164,7 +171,7 @@ impl Extents {
         let mut keeping = self.keeping.lock();
         let Some(mut keeping) = keeping.take() else { return };
         let rest = {
-            let mut filling = self.filling.lock();
+            let mut filling = self.tables().filling.lock();
             [filling.take_full(), filling.take_rest()]
         };
         for batch in rest.into_iter().flatten() {
@@ -190,7 +197,7 @@ impl Extents {
         for (key, at) in blocks {
             let position = filled.end + at;
             let place = filled.file.position(position);
-            self.lookup.insert(key.hash(), place, |low| files.is_live(low));
+            self.tables().lookup.insert(key.hash(), place, |low| files.is_live(low));
             let ExtentKey { file: table, offset, len } = key;
             filled.blocks.push(CachedBlock { table, offset, position, len });
         }
@@ -212,7 +219,7 @@ impl Extents {
             self.seal(keeping);
             if let Err(error) = self.begin_file(keeping, room_bytes) {
                 tracing::warn!(%error, "the cache of extents cannot make a file");
-                self.pause(&error);
+                self.pause_after(&error);
             }
         }
         keeping.filled.as_ref().is_some_and(fits)
@@ -249,7 +256,7 @@ impl Extents {
         let seal = Seal {
             instance: keeping.instance,
             generation: keeping.generation,
-            life: 0,
+            life: self.plan.extent_bytes,
             numbers_below: FileNumber(file.number().0 + 1),
         };
         match Sealed::write(&file.file, end, seal, &blocks) {
@@ -264,18 +271,22 @@ impl Extents {
         }
     }
 
-    fn pause(&self, error: &Error) {
+    fn pause(&self) {
+        let mut back_off = self.back_off.lock();
+        back_off.switch_off(self.clock.now_ns());
+        self.off_until_ns.store(back_off.until_ns(), Relaxed);
+    }
+
+    fn pause_after(&self, error: &Error) {
         if error.kind() != ErrorKind::TooManyOpenFiles {
-            let mut back_off = self.back_off.lock();
-            back_off.switch_off(self.clock.now_ns());
-            self.off_until_ns.store(back_off.until_ns(), Relaxed);
+            self.pause();
         }
     }
 
     fn give_up_filled(&self, keeping: &mut Keeping, error: &Error) {
         let Some(filled) = keeping.filled.take() else { return };
         tracing::warn!(%error, "a file of extents is given up; the cache pauses");
-        self.pause(error);
+        self.pause_after(error);
         self.drop_file(&filled.file);
     }
 
@@ -293,7 +304,7 @@ impl Extents {
     fn adopt(&self, keeping: &Keeping, number: FileNumber) {
         let why = match self.adopted(keeping, number) {
             Ok(true) => return,
-            Ok(false) => "another copy of the directory filled it".to_owned(),
+            Ok(false) => "it is of another copy of the directory, or another size".to_owned(),
             Err(error) => error.to_string(),
         };
         tracing::info!(%number, %why, "a file of extents does not count any more");
@@ -304,7 +315,8 @@ impl Extents {
         let handle = self.tier.driver().open(&file_name(number))?;
         let file = self.file(keeping.database, number, handle);
         let sealed = Sealed::read(&file)?;
-        if sealed.seal.instance != keeping.instance {
+        let Seal { instance, life, .. } = sealed.seal;
+        if instance != keeping.instance || life != self.plan.extent_bytes {
             return Ok(false);
         }
         let blocks = sealed.blocks(&file)?;
@@ -313,7 +325,7 @@ impl Extents {
         file.sealed.get_or_init(|| sealed);
         for block in &blocks {
             let position = file.position(block.position);
-            self.lookup.insert(key_of(block).hash(), position, |low| files.is_live(low));
+            self.tables().lookup.insert(key_of(block).hash(), position, |low| files.is_live(low));
         }
         // Only now can readers find them.
         self.files.store(Arc::new(files));
@@ -356,7 +368,8 @@ impl Extents {
         let read = file.sealed.get().map(|sealed| sealed.blocks(&file.file));
         let blocks = read.and_then(Result::ok).unwrap_or_default();
         let take = |block: &CachedBlock| {
-            let hits = self.lookup.take(key_of(block).hash(), file.position(block.position))?;
+            let hits =
+                self.tables().lookup.take(key_of(block).hash(), file.position(block.position))?;
             Some((*block, LeavingBlock { hits, len: block.len }))
         };
         let (blocks, hits): (Vec<_>, Vec<_>) = blocks.iter().filter_map(take).unzip();

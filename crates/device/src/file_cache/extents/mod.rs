@@ -42,7 +42,7 @@ use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use thermocline_foundation::sync::{ArcSwap, Mutex};
+use thermocline_foundation::sync::{ArcSwap, Mutex, OnceLock};
 use thermocline_foundation::{Clock, Counter, FileNumber};
 use thermocline_popularity::{AdmissionPolicy, BlockAdmission};
 
@@ -136,10 +136,9 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 pub struct Extents {
     plan: ExtentPlan,
     tier: Arc<Tier>,
-    lookup: Lookup,
+    /// Made by [`Extents::begin`]: a directory that is only read keeps none.
+    tables: OnceLock<Tables>,
     files: ArcSwap<Files>,
-    filling: Mutex<Filling<ExtentKey>>,
-    admission: Mutex<BlockAdmission>,
     counts: Counts,
     clock: Arc<dyn Clock>,
     back_off: Mutex<BackOff>,
@@ -151,6 +150,25 @@ pub struct Extents {
     wake: Wake,
 }
 
+/// What is in memory in proportion to the cache.
+struct Tables {
+    lookup: Lookup,
+    filling: Mutex<Filling<ExtentKey>>,
+    admission: Mutex<BlockAdmission>,
+}
+
+impl Tables {
+    fn new(plan: ExtentPlan) -> Self {
+        let policy = AdmissionPolicy::SecondAccess;
+        let admission = BlockAdmission::new(policy, plan.capacity_bytes, plan.extent_bytes);
+        Self {
+            lookup: Lookup::new(plan.extents()),
+            filling: Mutex::new(Filling::new(super::Layout::Packed, plan.batch_bytes)),
+            admission: Mutex::new(admission),
+        }
+    }
+}
+
 impl fmt::Debug for Extents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Extents").field("plan", &self.plan).finish_non_exhaustive()
@@ -160,13 +178,9 @@ impl fmt::Debug for Extents {
 impl Extents {
     /// An empty cache on `tier`, which takes nothing before [`Extents::begin`].
     pub fn new(plan: ExtentPlan, tier: Arc<Tier>, clock: Arc<dyn Clock>, wake: Wake) -> Self {
-        let policy = AdmissionPolicy::SecondAccess;
-        let admission = BlockAdmission::new(policy, plan.capacity_bytes, plan.extent_bytes);
         Self {
-            lookup: Lookup::new(plan.extents()),
+            tables: OnceLock::new(),
             files: ArcSwap::from_pointee(Files::new()),
-            filling: Mutex::new(Filling::new(super::Layout::Packed, plan.batch_bytes)),
-            admission: Mutex::new(admission),
             counts: Counts::default(),
             clock,
             back_off: Mutex::default(),
@@ -189,6 +203,11 @@ impl Extents {
         (self.wake)();
     }
 
+    /// For what happens after [`Extents::begin`] only.
+    fn tables(&self) -> &Tables {
+        self.tables.get_or_init(|| Tables::new(self.plan))
+    }
+
     fn is_off(&self) -> bool {
         let until_ns = self.off_until_ns.load(Relaxed);
         until_ns > 0 && self.clock.now_ns() < until_ns
@@ -202,17 +221,18 @@ impl Extents {
         if offset >= end || last - first >= READ_EXTENTS_MAX as u64 || self.is_off() {
             return Cached::Missed(None);
         }
+        let Some(tables) = self.tables.get() else { return Cached::Missed(None) };
         let files = self.files.load();
         let mut found = [None; READ_EXTENTS_MAX];
         let mut is_wanted = false;
         let keys = (first..=last).map(|number| file.key(number * extent, extent));
         for (place, key) in found.iter_mut().zip(keys.clone()) {
-            let low = self.lookup.find(key.hash());
+            let low = tables.lookup.find(key.hash());
             *place = low.filter(|low| files.copy_at(*low, key.len, 0).is_some());
         }
         let count = (last - first + 1) as usize;
         if found[..count].iter().any(Option::is_none) {
-            let mut admission = self.admission.lock();
+            let mut admission = tables.admission.lock();
             for (_, key) in found.iter().zip(keys).filter(|(place, _)| place.is_none()) {
                 is_wanted |= admission.missed(key.hash(), key.len);
             }
@@ -271,7 +291,7 @@ impl Extents {
         if why.kind() == crate::ErrorKind::TooManyOpenFiles {
             return;
         }
-        self.lookup.take(key.hash(), file.position(at));
+        self.tables().lookup.take(key.hash(), file.position(at));
         if file.failed() {
             tracing::warn!(%why, "a file of extents is given up");
             let mut back_off = self.back_off.lock();
@@ -290,6 +310,7 @@ impl Extents {
         if !is_it || !wanted.offset.is_multiple_of(extent) || self.is_off() {
             return;
         }
+        let Some(tables) = self.tables.get() else { return };
         let mut is_due = false;
         for (offset, bytes) in
             (wanted.offset..).step_by(extent as usize).zip(bytes.chunks(extent as usize))
@@ -297,13 +318,13 @@ impl Extents {
             let key = file.key(offset, extent);
             let is_here = || {
                 let files = self.files.load();
-                self.lookup.position(key.hash()).is_some_and(|low| files.is_live(low))
+                tables.lookup.position(key.hash()).is_some_and(|low| files.is_live(low))
             };
             if key.len as usize != bytes.len() + CHECKSUM_BYTES || is_here() {
                 continue;
             }
             let stored = file.stored(offset, bytes);
-            match self.filling.lock().offer(key, &stored) {
+            match tables.filling.lock().offer(key, &stored) {
                 Offered::Taken => {}
                 Offered::BatchFull => is_due = true,
                 Offered::Dropped => self.counts.dropped.add(1),
@@ -312,6 +333,11 @@ impl Extents {
         if is_due {
             self.wake();
         }
+    }
+
+    /// Bytes that its files may come to.
+    pub fn bytes(&self) -> u64 {
+        self.files.load().bytes()
     }
 
     /// What it did, and what it has.
@@ -328,7 +354,7 @@ impl Extents {
             adopted_files: counts.adopted_files.get(),
             adopted: counts.adopted.get(),
             files: files.list().len() as u64,
-            bytes: files.bytes(),
+            bytes: self.bytes(),
         }
     }
 }

@@ -156,6 +156,24 @@ fn another_file_and_another_directory_find_nothing() {
 }
 
 #[test]
+fn files_with_extents_of_another_size_do_not_count_and_are_no_damage() {
+    let driver = MemoryDriver::new();
+    let first = extents(&driver, 1 << 20, 1);
+    let one = file(1);
+    (0..3).for_each(|_| visit(&first, &one));
+    drop(first);
+    assert_eq!(names(&driver).len(), 1);
+    let tier = Tier::detached(TierIndex(0), Arc::new(driver.clone()));
+    let plan = ExtentPlan::new(1 << 20, 2 * EXTENT);
+    let second = Extents::new(plan, Arc::new(tier), Arc::<Seconds>::default(), Arc::new(|| ()));
+    second.begin(DatabaseId([1; 16]), INSTANCE, 2);
+    tend(&second);
+    visit(&second, &one);
+    let counts = second.counts();
+    assert_eq!((counts.adopted_files, counts.damaged, names(&driver).len()), (0, 0, 0));
+}
+
+#[test]
 fn the_oldest_file_leaves_and_what_was_read_of_it_stays() {
     let driver = MemoryDriver::new();
     let extents = extents(&driver, 256 << 10, 1);
@@ -173,7 +191,9 @@ fn the_oldest_file_leaves_and_what_was_read_of_it_stays() {
     // The host's files need the room.
     extents.give_way(128 << 10);
     assert!(extents.counts().bytes <= 128 << 10);
+    assert_eq!(extents.off_until_ns.load(Relaxed), 0);
     assert!(extents.clear() && names(&driver).is_empty() && !extents.clear());
+    assert!(extents.off_until_ns.load(Relaxed) > 0, "it fills up at once");
 }
 
 #[test]
