@@ -130,7 +130,7 @@ impl TieredFiles {
             placed.filter(|tier| tier.position() < tiers.len())
         };
         // A log that an opening begins with nothing is placed beyond the capacities, too: else a
-        // database that is full could not be opened, and nothing be deleted.
+        // database that is full could not be opened, not even to be read.
         let is_first_log = context.kind == FileKind::Log
             && context.origin == Origin::Recovery
             && expected_bytes == 0;

@@ -195,8 +195,46 @@ pub(crate) fn replay_logs(
     region: Option<&OpenedRegion>,
     flushed: Sequence,
 ) -> Result<Recovered> {
+    let least = layout.replayed_memtable_bytes(&shared.settings);
+    let large = least.map(|least| large_memtable_bytes(shared, live, least));
+    // A large table may have no room where several smaller ones have it.
+    let sizes: &[_] = if large == least { &[least] } else { &[large, least] };
+    let mut no_room = None;
+    for memtable_bytes in sizes {
+        match replay_to_tables(shared, layout, live, (region, flushed), *memtable_bytes) {
+            Err(error) if error.kind() == ErrorKind::OutOfSpace && memtable_bytes.is_some() => {
+                no_room = Some(error);
+            }
+            replayed => return replayed,
+        }
+    }
+    let replayed = replay_in_memory(shared, live, region, flushed)?;
+    Ok(Recovered { replayed, added: Vec::new(), no_room })
+}
+
+/// What replayed memtables may come to: `least`, or what logs hold that are larger than those of
+/// today, written before the capacity of tier 0 bounded them or while it was larger. Else one such
+/// log would become hundreds of tables.
+fn large_memtable_bytes(shared: &Shared, live: &[FileNumber], least: u64) -> u64 {
+    let Shared { files, settings, .. } = shared;
+    let logs = files.files().into_iter().filter(|file| live.contains(&file.number));
+    let largest = logs.map(|file| file.bytes).max().unwrap_or(0);
+    match largest > settings.log_bytes() {
+        true => largest.min(settings.memtable_bytes_wanted()).max(least),
+        false => least,
+    }
+}
+
+/// Replays logs, and writes memtables of `memtable_bytes` to tables where that is given. Where that
+/// fails no table is left.
+fn replay_to_tables(
+    shared: &Shared,
+    layout: &OpenedLayout,
+    live: &[FileNumber],
+    (region, flushed): (Option<&OpenedRegion>, Sequence),
+    memtable_bytes: Option<u64>,
+) -> Result<Recovered> {
     let files = &shared.files;
-    let memtable_bytes = layout.replayed_memtable_bytes(&shared.settings);
     let mut added = Vec::new();
     let replay = Replay { files, memtable_bytes, region };
     let replayed = replay.run(live, flushed, &mut |memtable| {
@@ -205,13 +243,14 @@ pub(crate) fn replay_logs(
     });
     match replayed {
         Ok(replayed) => Ok(Recovered { replayed, added, no_room: None }),
-        Err(error) if error.kind() == ErrorKind::OutOfSpace && memtable_bytes.is_some() => {
-            let numbers = added.iter().map(|meta| meta.number);
-            delete_or_leave(files, &numbers.collect::<Vec<_>>());
-            let replayed = replay_in_memory(shared, live, region, flushed)?;
-            Ok(Recovered { replayed, added: Vec::new(), no_room: Some(error) })
+        Err(error) => {
+            let is_refused = error.kind() == ErrorKind::OutOfSpace && memtable_bytes.is_some();
+            if is_refused {
+                let numbers = added.iter().map(|meta| meta.number);
+                delete_or_leave(files, &numbers.collect::<Vec<_>>());
+            }
+            Err(error)
         }
-        Err(error) => Err(error),
     }
 }
 

@@ -218,7 +218,9 @@ impl Logged {
     /// Makes everything acknowledged so far durable.
     pub fn sync(&self) -> Result<()> {
         self.shared.latch.check()?;
-        self.sync_tail().inspect_err(|error| self.shared.fail(error))
+        self.sync_tail().inspect_err(|error| self.shared.fail(error))?;
+        self.shared.news.came();
+        Ok(())
     }
 
     /// As [`Logged::sync`], for callers that see to the latch themselves.
@@ -311,6 +313,8 @@ impl Leads for Logged {
         let is_timed = asked || matches!(log.records, Records::SideBySide(_));
         let began_ns = is_timed.then(|| self.shared.clock.now_ns());
         let claimed = self.versions.window.claim(count, began_ns);
+        // Figures tell of a write that hangs.
+        self.shared.news.came();
         // Dropped before the group's slot is: a writer that waits for it finds the latch set.
         let _guard = self.shared.latch.guard();
         let records = records_of(group, claimed.first());

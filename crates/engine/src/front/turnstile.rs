@@ -137,9 +137,10 @@ impl Rotation {
                 // Refused, the writer gets the error, and the log goes on.
                 return next.inspect_err(|error| self.shared.fail_unless_refused(error));
             }
-            match self.versions.current().frozen.is_empty() {
-                true => self.pool.wait_for_prepared()?,
-                false => self.versions.wait_for_flushes()?,
+            match (was_flushed, self.versions.current().frozen.is_empty()) {
+                (true, true) => self.pool.wait_for_prepared()?,
+                (false, true) => {}
+                (_, false) => self.versions.wait_for_flushes()?,
             }
         }
     }

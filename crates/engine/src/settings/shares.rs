@@ -130,17 +130,13 @@ impl Settings {
         (self.tier0_bytes() / MANIFEST_SHARE).clamp(JOURNAL_BYTES_MIN, MANIFEST_BYTES_MAX)
     }
 
-    /// The same for the file map, of which a file has some twenty bytes: all files that the tiers
-    /// have room for, where that is more than its share.
+    /// The same for the file map, of which a file has some twenty bytes.
     pub(crate) fn map_bytes(&self) -> u64 {
         let share = match self.preset() {
             Preset::Leveled | Preset::Indexed => MAP_SHARE_LEVELED,
             Preset::Hybrid => MAP_SHARE,
         };
-        let tier0_bytes = self.tier0_bytes();
-        let bytes = (tier0_bytes / share).clamp(JOURNAL_BYTES_MIN, MAP_BYTES_MAX);
-        let needed = self.tables_max(tier0_bytes).saturating_mul(MAP_ENTRY_BYTES * MAPS);
-        bytes.max(needed.min(tier0_bytes / TABLES_IN_MAP_SHARE))
+        (self.tier0_bytes() / share).clamp(JOURNAL_BYTES_MIN, MAP_BYTES_MAX)
     }
 
     /// Tables that the tiers have room for where tier 0 has so many bytes. A tier that is as large

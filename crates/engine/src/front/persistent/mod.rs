@@ -267,6 +267,7 @@ impl Leads for Persistent {
         memtable.begin_group();
         let began_ns = self.shared.clock.now_ns();
         let claimed = self.versions.window.claim(count, Some(began_ns));
+        self.shared.news.came();
         // Dropped before the group's slot is: a writer that waits for it finds the latch set.
         let _guard = self.shared.latch.guard();
         let records = records_of(group, claimed.first());
