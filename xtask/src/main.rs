@@ -116,8 +116,17 @@ fn simulated(more: &[String], plants: bool) -> bool {
 /// The tests' test: bugs that are planted in the engine, in a build of its own, must be found;
 /// those of the region of persistent memory by its own tests.
 fn planted() -> bool {
-    let tests =
-        ["planted", "slots", "calls", "syncs", "transactions", "fast_cache", "names", "region"];
+    let tests = [
+        "planted",
+        "slots",
+        "calls",
+        "syncs",
+        "transactions",
+        "fast_cache",
+        "dictionaries",
+        "names",
+        "region",
+    ];
     // One build for both.
     let packages = ["thermocline-simulation", "thermocline-pmem"];
     let mut build = vec!["test", "--profile", "simulation"];
