@@ -144,7 +144,7 @@ pub struct Run {
 }
 
 /// More than any disk.
-const WHOLE_DISK: ByteSize = ByteSize(1 << 50);
+const WHOLE_DISK: ByteSize = ByteSize(thermocline::CAPACITY_OF_DEVICE);
 /// The directory of a cell below the directory of its tier.
 const CELL_DIRECTORY: &str = "thermocline-bench-cell";
 
