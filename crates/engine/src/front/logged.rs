@@ -313,7 +313,6 @@ impl Leads for Logged {
         let is_timed = asked || matches!(log.records, Records::SideBySide(_));
         let began_ns = is_timed.then(|| self.shared.clock.now_ns());
         let claimed = self.versions.window.claim(count, began_ns);
-        // Figures tell of a write that hangs.
         self.shared.news.came();
         // Dropped before the group's slot is: a writer that waits for it finds the latch set.
         let _guard = self.shared.latch.guard();

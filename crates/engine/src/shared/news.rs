@@ -22,7 +22,7 @@ pub(crate) struct News {
 }
 
 impl News {
-    /// Something happened that figures tell.
+    /// Something happened that figures tell, or begins: they tell of a write that hangs.
     #[inline]
     pub fn came(&self) {
         if self.is_armed.load(Ordering::Relaxed) {
