@@ -220,13 +220,16 @@ fn files_of_an_abandoned_future_count_for_no_restored_database() -> Outcome {
     read(&db, READ, 2)?;
     db.close().unwrap();
     let future = machine.devices.look(|world| world.after(Loss::None));
-    // The older files are back. The first opening ends before it has looked at the future's files,
-    // and makes tables under their numbers.
-    let machine = Machine::new(earlier, 2);
+    (1..9).try_for_each(|seed| restored(&Machine::new(earlier.clone(), seed), &future))
+}
+
+/// The older files are back on `machine`. The first opening ends before it has looked at the
+/// future's files, and makes tables; in some order of background work under their numbers.
+fn restored(machine: &Machine, future: &World) -> Outcome {
     let db = machine.open().unwrap();
     load(&db, 3)?;
     db.close().unwrap();
-    put_files(&machine, &future, Path::new(FAST));
+    put_files(machine, future, Path::new(FAST));
     let db = machine.open().map_err(|error| error.to_string())?;
     db.settle().unwrap();
     read(&db, READ, 3)?;

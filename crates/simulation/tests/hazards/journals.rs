@@ -31,7 +31,11 @@ fn power_cut_after_a_failed_sync() -> Result<(), Stop> {
         let syncs = (0..kinds.len()).filter(|at| kinds[*at] == CallKind::Sync);
         for at in syncs.map(|at| start + at as u64) {
             let mut life = life_before_a_flush(seed)?;
-            life.machine.devices.arm(Some(Fault { at, sticky: false, kind: FaultKind::Error(EIO) }));
+            life.machine.devices.arm(Some(Fault {
+                at,
+                sticky: false,
+                kind: FaultKind::Error(EIO),
+            }));
             match life.step(&Step::Flush) {
                 Ok(()) => {}
                 Err(Stop::Failed(_)) => syncs_failed += 1,
