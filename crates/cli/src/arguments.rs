@@ -319,7 +319,8 @@ pub struct Stats {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Without an action: the tiers of the database that --db names. add, remove and replace change their
-list; the database is not open meanwhile. The other actions are for a directory of another program (RocksDB, LevelDB) whose files lie over tiers by links; --db means nothing to them, and --tier says
+list; the database is not open meanwhile. The other actions are for a directory of another program
+(RocksDB, LevelDB) whose files lie over tiers by links; --db means nothing to them, and --tier says
 where each of its tiers is now. No host may write there during export, migrate and rehome.
 
 Examples:
