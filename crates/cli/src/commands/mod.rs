@@ -13,6 +13,7 @@ mod put;
 mod rebuild_index;
 mod repair;
 mod scan;
+mod tier_change;
 pub mod stats;
 pub mod tiers;
 mod verify;

@@ -22,6 +22,7 @@
 
 use super::devices::Devices;
 use super::home::{self, Home};
+use super::reshape;
 use super::unfinished;
 use super::{Entry, TieredFiles, file_name};
 use crate::context::{FileKind, Keeping};
@@ -86,6 +87,9 @@ impl TieredFiles {
         let mut locks = Vec::new();
         take_lock(&*home_driver, read_only, &mut locks)?;
         let mut home = Home::read(&*home_driver, &home_path)?;
+        if reshape::go_on(devices, &home, &home_path, &*home_driver, read_only)? {
+            home = Home::read(&*home_driver, &home_path)?;
+        }
         let count = home.tiers.len();
         if let Some(tiers) = tiers {
             home.tiers = absolute_tiers(tiers)?;

@@ -103,13 +103,30 @@ fn clear_tier(devices: &dyn Devices, spec: &TierSpec, instance: InstanceId) -> R
         return Ok(());
     }
     let _lock = driver.lock(LOCK_NAME)?;
-    let is_its = match Identity::read(&*driver, &spec.path.display().to_string()) {
-        Ok(found) => found.instance == instance,
+    let is_its = is_begun_by(&*driver, &spec.path, instance, None)?;
+    if is_its { clear(&*driver, identity::FILE_NAME) } else { Ok(()) }
+}
+
+/// The directory at `path` holds what was begun there for `instance`, or a `TIER` alone that says
+/// nothing yet. Of a tier that was to be added later `TIER` says `generation`.
+pub(super) fn is_begun_by(
+    driver: &dyn Driver,
+    path: &Path,
+    instance: InstanceId,
+    generation: Option<u64>,
+) -> Result<bool> {
+    if !has_file(driver, identity::FILE_NAME)? {
+        return Ok(false);
+    }
+    match Identity::read(driver, &path.display().to_string()) {
+        Ok(found) => {
+            let is_of_it = generation.is_none_or(|generation| generation == found.generation);
+            Ok(found.instance == instance && is_of_it)
+        }
         Err(error) if error.kind() == ErrorKind::Corrupt => {
             let names = driver.list()?.into_iter().map(|entry| entry.name);
-            names.filter(|name| name != LOCK_NAME).count() == 1
+            Ok(names.filter(|name| name != LOCK_NAME).count() == 1)
         }
-        Err(error) => return Err(error),
-    };
-    if is_its { clear(&*driver, identity::FILE_NAME) } else { Ok(()) }
+        Err(error) => Err(error),
+    }
 }

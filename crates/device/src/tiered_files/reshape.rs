@@ -1,0 +1,410 @@
+//! Another list of tiers for a database: one more, one fewer, or one in another directory.
+//!
+//! ```text
+//!   files go where they are to be (a new directory has TIER of generation 0 meanwhile)
+//!   -> CHANGING: what DATABASE is to say -> the file map, with a new number, and TIER of each tier
+//!   -> DATABASE -> CHANGING goes -> the directory that is left is emptied
+//! ```
+//! 1. Until `CHANGING` is durable the database is what it was; what was begun in the new directory
+//!    is removed by the next attempt. From then on it is what `CHANGING` says: the next opening for
+//!    writing goes on, and needs only what is durable.
+//! 2. `CHANGING` is a text as `DATABASE`. Tiers of the two are the same where their paths are. The
+//!    place of the map in it is the number of the new map, which makes the new map known.
+//! 3. A file that lies in a directory that was no tier before belongs there: all copies are
+//!    complete before `CHANGING` is.
+//! 4. A file is removed from a directory only after the map that says so is durable.
+//!
+//! Threads: the caller's alone; all directories are locked from beginning to end.
+
+use super::devices::Devices;
+use super::home::Home;
+use super::opening::{
+    LOCK_NAME, absolute, has_file, require_distinct, require_other, write_generation,
+};
+use super::unfinished::{clear_with_lock, is_begun_by};
+use super::{TieredFiles, creation, file_name};
+use crate::context::FileKind;
+use crate::driver::{DirectoryLock, Driver};
+use crate::error::{Error, ErrorKind, Result};
+use crate::file_map::{FileMap, MapState, map_name};
+use crate::identity::{self, Identity};
+use crate::journal::Extent;
+use crate::migration;
+use crate::placement::FileInfo;
+use crate::small_file;
+use crate::tier::{Tier, TierIndex, TierSpec};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thermocline_foundation::sync::atomic::Ordering::Relaxed;
+use thermocline_foundation::{ByteSize, FileNumber, sync_site};
+
+/// The name of what `DATABASE` is to say.
+pub(super) const FILE_NAME: &str = "CHANGING";
+
+/// What becomes of the list of tiers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TierChange {
+    /// A tier more, at this place; those from there on move down.
+    Add(usize, TierSpec),
+    /// The tier at this place goes; its files go to others first.
+    Remove(usize),
+    /// The tier at this place lies in another directory from now on.
+    Replace(usize, PathBuf),
+}
+
+/// Hears how many bytes of how many were copied.
+pub type Copied<'a> = &'a mut dyn FnMut(u64, u64);
+
+/// The directory of a new tier.
+struct Taken {
+    tier: Arc<Tier>,
+    /// It was made for the tier.
+    is_new: bool,
+    _lock: Box<dyn DirectoryLock>,
+}
+
+impl TieredFiles {
+    /// Changes the list of tiers. The namespace takes no changes afterwards; open it again.
+    ///
+    /// Errors: `Invalid` for a place that there is not, `OutOfSpace` where the files of a tier that
+    /// goes have no room on the others, `AlreadyExists` and `Invalid` for a directory that is not
+    /// empty. The database is as it was then, but for files that have moved already.
+    pub fn change_tiers(
+        &self,
+        devices: &dyn Devices,
+        change: &TierChange,
+        progress: Copied<'_>,
+    ) -> Result<()> {
+        self.require_writable()?;
+        let old: Vec<_> = self.tiers.iter().map(|tier| tier.spec().clone()).collect();
+        let new = changed(&old, change)?;
+        require_distinct(&self.home, &new)?;
+        let added = new.iter().position(|spec| old.iter().all(|old| old.path != spec.path));
+        if added.is_none() && !matches!(change, TierChange::Remove(_)) {
+            let text = "the tier lies in that directory already; name another";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let mut tiers = self.kept_tiers(&new);
+        let mut taken = None;
+        if let Some(at) = added {
+            let new = self.take_new(devices, at, &new[at])?;
+            tiers.insert(at, Arc::clone(&new.tier));
+            taken = Some(new);
+        }
+        let filled = match change {
+            // Slots belong on the fastest tier.
+            TierChange::Add(0, _) => {
+                self.copy_to(&tiers[0], progress, |info| info.kind == FileKind::Slab)
+            }
+            TierChange::Add(..) => Ok(()),
+            TierChange::Remove(at) => self.drain(*at, progress),
+            TierChange::Replace(at, _) => {
+                self.copy_to(&tiers[*at], progress, |info| info.tier.position() == *at)
+            }
+        };
+        let prepared = filled.and_then(|()| self.changed_home(new, &tiers));
+        let (home, state) = prepared.inspect_err(|_| {
+            if let Some(Taken { tier, is_new, .. }) = &taken {
+                give_back(devices, tier, *is_new);
+            }
+        })?;
+        let write = || home.write_as(&*self.home_driver, &self.home, FILE_NAME);
+        sync_site("reshape/begun", write)?;
+        // From here on nothing but the new list counts.
+        self.closed.store(true, Relaxed);
+        switch(&home, &self.home, &*self.home_driver, &tiers, state).map_err(|error| {
+            let text = format!("the tiers change, and the next opening ends it: {error}");
+            Error::new(error.kind(), text)
+        })?;
+        for tier in &self.tiers {
+            if tiers.iter().all(|kept| kept.spec().path != tier.spec().path) {
+                give_back(devices, tier, true);
+            }
+        }
+        drop(taken);
+        Ok(())
+    }
+
+    /// The tiers that stay, with their new places.
+    fn kept_tiers(&self, new: &[TierSpec]) -> Vec<Arc<Tier>> {
+        let kept = new.iter().enumerate().filter_map(|(at, spec)| {
+            let tier = self.tiers.iter().find(|tier| tier.spec().path == spec.path)?;
+            let driver = Arc::clone(tier.driver());
+            Some(Arc::new(Tier::new(TierIndex(at as u8), spec.clone(), driver)))
+        });
+        kept.collect()
+    }
+
+    /// Takes the directory of a new tier, which must be empty or hold what an attempt that was cut
+    /// off left there.
+    fn take_new(
+        &self,
+        devices: &dyn Devices,
+        at: usize,
+        spec: &TierSpec,
+    ) -> Result<Taken> {
+        let is_new = devices.create_directory(&spec.path)?;
+        self.take_directory(devices, at, spec, is_new).inspect_err(|_| {
+            if is_new && let Err(error) = devices.remove_directory_if_empty(&spec.path) {
+                tracing::warn!(%error, "a directory that was made for a tier stays");
+            }
+        })
+    }
+
+    fn take_directory(
+        &self,
+        devices: &dyn Devices,
+        at: usize,
+        spec: &TierSpec,
+        is_new: bool,
+    ) -> Result<Taken> {
+        let driver = devices.tier(spec)?;
+        let others = self.tiers.iter().map(|tier| (tier.driver(), tier.spec().path.as_path()));
+        let home = (&self.home_driver, self.home.as_path());
+        let others = others.chain([home]).map(|(driver, path)| (Arc::clone(driver), path));
+        require_other(&*driver, &spec.path, &others.collect::<Vec<_>>())?;
+        let lock = driver.lock(LOCK_NAME)?;
+        if is_begun_by(&*driver, &spec.path, self.instance, Some(0))? {
+            sync_site("reshape/again", || super::clear(&*driver, identity::FILE_NAME))?;
+        }
+        creation::require_empty(&*driver, &spec.path)?;
+        let tier = TierIndex(at as u8);
+        let tiers = self.tiers.len() as u8;
+        let (database, instance) = (self.database, self.instance);
+        let identity = Identity { database, instance, tier, tiers, generation: 0 };
+        sync_site("reshape/identity", || identity.create(&*driver))?;
+        sync_site("reshape/identity/name", || driver.sync_directory())?;
+        let tier = Arc::new(Tier::new(tier, spec.clone(), driver));
+        Ok(Taken { tier, is_new, _lock: lock })
+    }
+
+    /// Copies the published files that `wants` to the new tier `to`.
+    fn copy_to(
+        &self,
+        to: &Arc<Tier>,
+        progress: Copied<'_>,
+        wants: impl Fn(&FileInfo) -> bool,
+    ) -> Result<()> {
+        let mut files = self.files();
+        files.retain(|info| info.published && wants(info));
+        let total: u64 = files.iter().map(|info| info.bytes).sum();
+        if total > to.spec().capacity.0 {
+            let (total, room) = (ByteSize(total), to.spec().capacity);
+            let text = format!(
+                "{} has {room}, and {total} are to go there; give it more, or name another",
+                to.spec().path.display()
+            );
+            return Err(Error::new(ErrorKind::OutOfSpace, text));
+        }
+        let mut done = 0;
+        for info in &files {
+            let (file, name) = (self.open_file(info.number)?, file_name(info.number, info.kind));
+            let copy = || migration::copy(&file, to, &name, &mut |now| progress(done + now, total));
+            sync_site("reshape/copy", copy)?;
+            done += info.bytes;
+        }
+        sync_site("reshape/copies", || to.sync_directory())
+    }
+
+    /// Moves all files of the tier at `at` to others: slabs to the fastest that stays, others to
+    /// the next slower tier that has room, or else to a faster one.
+    fn drain(&self, at: usize, progress: Copied<'_>) -> Result<()> {
+        let leaving = TierIndex(at as u8);
+        let mut files = self.files();
+        files.retain(|info| info.published && info.tier == leaving);
+        files.sort_by_key(|info| (info.kind != FileKind::Slab, std::cmp::Reverse(info.bytes)));
+        let mut room: Vec<u64> = self
+            .usage()
+            .iter()
+            .map(|usage| {
+                let left = usage.capacity_bytes.saturating_sub(usage.used_bytes);
+                usage.space.map_or(left, |space| left.min(space.free_bytes))
+            })
+            .collect();
+        room[at] = 0;
+        let fastest = usize::from(at == 0);
+        let order: Vec<_> = (at + 1..room.len()).chain((0..at).rev()).collect();
+        let mut moves = Vec::new();
+        for info in &files {
+            let mut places = match info.kind {
+                FileKind::Slab => vec![fastest],
+                _ => order.clone(),
+            };
+            places.retain(|place| room[*place] >= info.bytes);
+            let Some(to) = places.first() else {
+                let (name, bytes) = (file_name(info.number, info.kind), ByteSize(info.bytes));
+                let text = format!(
+                    "cannot remove {leaving} at {}: the others have no room for {name}, {bytes}; \
+                     add a tier, or raise a capacity, first",
+                    self.tiers[at].spec().path.display()
+                );
+                return Err(Error::new(ErrorKind::OutOfSpace, text));
+            };
+            room[*to] -= info.bytes;
+            moves.push((info.number, TierIndex(*to as u8), info.bytes));
+        }
+        let total = moves.iter().map(|(.., bytes)| bytes).sum();
+        let mut done = 0;
+        for (number, to, bytes) in moves {
+            self.relocate(number, to, &mut |now| progress(done + now, total))?;
+            done += bytes;
+        }
+        Ok(())
+    }
+
+    /// What `DATABASE` and the file map are to say.
+    fn changed_home(&self, new: Vec<TierSpec>, tiers: &[Arc<Tier>]) -> Result<(Home, MapState)> {
+        let map = self.map.lock();
+        let old: Vec<_> = self.tiers.iter().map(|tier| tier.spec().clone()).collect();
+        let state = translated(map.state(), &old, tiers)?;
+        let mut closed = self.closed_extents.clone();
+        let number = state.reserved.max(map.next()).0;
+        closed.insert(FileKind::Map.extension().to_owned(), Extent { number, bytes: 0 });
+        let generation = self.generation.load(Relaxed) + 1;
+        let home = Home { tiers: new, ..self.home_as(generation, closed, self.region()) };
+        Ok((home, state))
+    }
+}
+
+/// The list after `change`, with complete paths.
+fn changed(old: &[TierSpec], change: &TierChange) -> Result<Vec<TierSpec>> {
+    let mut new = old.to_vec();
+    let require = |at: usize, most: usize| match at <= most {
+        true => Ok(()),
+        false => {
+            let text = format!("there is no place {at} for a tier: there are {}", old.len());
+            Err(Error::new(ErrorKind::Invalid, text))
+        }
+    };
+    match change {
+        TierChange::Add(at, spec) => {
+            require(*at, old.len())?;
+            new.insert(*at, TierSpec { path: absolute(&spec.path)?, ..spec.clone() });
+        }
+        TierChange::Remove(at) => {
+            require(*at + 1, old.len())?;
+            new.remove(*at);
+        }
+        TierChange::Replace(at, path) => {
+            require(*at + 1, old.len())?;
+            new[*at].path = absolute(path)?;
+        }
+    }
+    Ok(new)
+}
+
+/// The file map's state with the places that tiers have from now on.
+fn translated(state: &MapState, old: &[TierSpec], tiers: &[Arc<Tier>]) -> Result<MapState> {
+    let is_new = |tier: &&Arc<Tier>| old.iter().all(|old| old.path != tier.spec().path);
+    let new = tiers.iter().find(is_new);
+    let in_new = new.map_or(Ok(Vec::new()), |tier| tier.driver().list())?;
+    let mut translated = state.clone();
+    for (number, entry) in &mut translated.files {
+        let name = file_name(*number, entry.kind);
+        let stays = tiers.iter().find(|tier| tier.spec().path == old[entry.tier.position()].path);
+        let moved = new.filter(|_| in_new.iter().any(|listed| listed.name == name));
+        let tier = moved.or(stays).ok_or_else(|| {
+            let text = format!("{name} is on a tier that is no more; its removal was not complete");
+            Error::new(ErrorKind::Tier, text)
+        })?;
+        entry.tier = tier.index();
+    }
+    Ok(translated)
+}
+
+/// From `CHANGING`, which is durable, to `DATABASE`. All of it may be done again.
+fn switch(
+    home: &Home,
+    home_path: &Path,
+    home_driver: &dyn Driver,
+    tiers: &[Arc<Tier>],
+    mut state: MapState,
+) -> Result<()> {
+    let number = new_map(home)?;
+    match tiers[0].driver().delete(&map_name(number)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    state.reserved = number;
+    sync_site("reshape/map", || FileMap::create(home.database, &tiers[0], state))?;
+    let write = || write_generation(home, home_path, home_driver, tiers);
+    sync_site("reshape/generation", write)?;
+    end(home_driver)
+}
+
+/// `CHANGING` goes: `DATABASE` says the same.
+fn end(home_driver: &dyn Driver) -> Result<()> {
+    small_file::remove(home_driver, FILE_NAME)?;
+    sync_site("reshape/done", || home_driver.sync_directory())
+}
+
+/// The number of the map that a change makes.
+fn new_map(home: &Home) -> Result<FileNumber> {
+    let extent = home.closed.get(FileKind::Map.extension());
+    extent.map(|extent| FileNumber(extent.number)).ok_or_else(|| {
+        let text = "CHANGING has no place of the file map; restore the database from a checkpoint";
+        Error::new(ErrorKind::Corrupt, text)
+    })
+}
+
+/// Goes on with a change that was cut off, if there is one. `home` is what `DATABASE` says, and the
+/// caller holds the lock of its directory.
+pub(super) fn go_on(
+    devices: &dyn Devices,
+    home: &Home,
+    home_path: &Path,
+    home_driver: &dyn Driver,
+    read_only: bool,
+) -> Result<bool> {
+    if !has_file(home_driver, FILE_NAME)? {
+        return Ok(false);
+    }
+    if read_only {
+        let text = format!(
+            "a change of the tiers of {} was cut off; open it for writing, which ends the change",
+            home_path.display()
+        );
+        return Err(Error::new(ErrorKind::Tier, text));
+    }
+    let new = Home::read_as(home_driver, home_path, FILE_NAME)?;
+    if home.generation >= new.generation {
+        // It is done, but for its end.
+        return end(home_driver).map(|()| true);
+    }
+    let (mut tiers, mut locks) = (Vec::new(), Vec::new());
+    for (at, spec) in new.tiers.iter().enumerate() {
+        let tier = super::open_tier(devices, TierIndex(at as u8), spec, false)?;
+        locks.push(tier.driver().lock(LOCK_NAME)?);
+        let found = Identity::read(&**tier.driver(), &tier.describe())?;
+        if (found.database, found.instance) != (new.database, new.instance) {
+            let whose = format!("{} at {}", tier.index(), spec.path.display());
+            let way_out = "mount or name the right directory";
+            return Err(super::refuse(&whose, "foreign, of another database", way_out));
+        }
+        tiers.push(tier);
+    }
+    let number = new_map(&new)?;
+    let old = super::open_tier(devices, TierIndex(0), &home.tiers[0], false)?;
+    let maps = old.driver().list()?.into_iter().filter_map(|entry| {
+        let digits = entry.name.strip_suffix(&format!(".{}", FileKind::Map.extension()))?;
+        digits.parse().ok().map(FileNumber).filter(|map| *map < number)
+    });
+    let map = FileMap::open(home.database, &old, home.tiers.len(), maps.collect(), false)?;
+    let state = translated(map.state(), &home.tiers, &tiers)?;
+    switch(&new, home_path, home_driver, &tiers, state)?;
+    tracing::info!(home = %home_path.display(), "a change of tiers that was cut off is done");
+    Ok(true)
+}
+
+/// Empties a directory that is no tier any more, as far as that goes, and removes it if `is_ours`.
+fn give_back(devices: &dyn Devices, tier: &Tier, is_ours: bool) {
+    let cleared =
+        sync_site("reshape/left", || clear_with_lock(&**tier.driver(), identity::FILE_NAME));
+    let remove = |()| match is_ours {
+        true => devices.remove_directory_if_empty(&tier.spec().path),
+        false => Ok(()),
+    };
+    if let Err(error) = cleared.and_then(remove) {
+        tracing::warn!(%error, "a directory that is no tier any more keeps its files");
+    }
+}

@@ -1,0 +1,78 @@
+//! Another list of tiers for a closed database.
+//!
+//! The device layer does it (`reshape.rs` there): files go where they are to be, then the file map
+//! and `DATABASE` change as one. The engine says what a preset cannot do without.
+
+use super::opening::{Access, OpenedFiles, open_files};
+use crate::environment::Environment;
+use crate::error::{Error, Result};
+use crate::jobs::Progress;
+use crate::settings::{Preset, Settings, Tier};
+use std::path::{Path, PathBuf};
+use thermocline_device::{TierChange as Change, TierSpec};
+
+/// A change of the list of tiers. Places count from 0, the fastest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TierChange {
+    /// A tier more.
+    Add {
+        /// Its place, those from there on move down; none for the end, as the slowest.
+        at: Option<usize>,
+        /// Its directory, which is made or empty, capacity and driver.
+        tier: Tier,
+    },
+    /// A tier fewer: its files go to the others first.
+    Remove {
+        /// Its place.
+        at: usize,
+    },
+    /// A tier in another directory, such as one on a new disk: its files are copied there.
+    Replace {
+        /// Its place.
+        at: usize,
+        /// The directory, which is made or empty.
+        path: PathBuf,
+    },
+}
+
+/// Changes the tiers of the database at `home`, which is not open.
+pub(crate) fn change_tiers(
+    environment: &Environment,
+    home: &Path,
+    given: Option<&Settings>,
+    change: &TierChange,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<()> {
+    let OpenedFiles { files, settings, .. } = open_files(environment, home, given, Access::Write)?;
+    let tiers = files.tiers().len();
+    let mut after = settings.clone();
+    let change = match change {
+        TierChange::Add { at, tier } => {
+            let at = at.unwrap_or(tiers);
+            if at <= tiers {
+                after.tiers.insert(at, tier.clone());
+            }
+            let Tier { path, capacity, driver, .. } = tier.clone();
+            Change::Add(at, TierSpec { path, capacity, driver })
+        }
+        TierChange::Remove { at } => {
+            if *at < tiers {
+                after.tiers.remove(*at);
+            }
+            Change::Remove(*at)
+        }
+        TierChange::Replace { at, path } => Change::Replace(*at, path.clone()),
+    };
+    if after.tiers.len() < 2 && settings.preset() == Preset::Hybrid {
+        return Err(Error::invalid(
+            "the preset hybrid wants a fast tier and a slow one, and one would be left; change to \
+             the preset leveled first (compact all of it, then open it with that preset)",
+        ));
+    }
+    // A database that was made before this was checked may have such a list, and change it.
+    if settings.check_capacities().is_ok() {
+        after.check_capacities()?;
+    }
+    let mut told = |done_bytes, total_bytes| progress(Progress { done_bytes, total_bytes });
+    Ok(files.change_tiers(&*environment.devices, &change, &mut told)?)
+}

@@ -1,0 +1,245 @@
+//! The list of tiers changes: every record stays, also where the change is cut off at any call of a
+//! device, and a change that was refused has changed nothing.
+#![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
+
+#[path = "reliability/hooked.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod hooked;
+
+use hooked::{Call, HookedDevices};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thermocline::{
+    ByteSize, Db, Environment, ErrorKind, Preset, Settings, Stepper, Tier, TierChange, Workers,
+};
+use thermocline_device::{
+    Buffer, Devices, Driver, Error, ErrorKind as DeviceErrorKind, MemoryDevices, Operation,
+};
+use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+const HOME: &str = "/home";
+
+type Model = BTreeMap<String, String>;
+
+fn environment(devices: Arc<dyn Devices>) -> Environment {
+    let workers = Workers::Stepped(Arc::new(Stepper::new(1)));
+    Environment { devices, workers, ..Environment::default() }
+}
+
+fn tier(path: &str, mib: u64) -> Tier {
+    Tier::new(path, ByteSize::mib(mib)).driver("memory")
+}
+
+fn settings(preset: Preset, tiers: &[&str]) -> Settings {
+    let tiers = tiers.iter().map(|path| tier(path, 32)).collect();
+    Settings { preset: Some(preset), tiers, memory: ByteSize::mib(8), ..Settings::default() }
+}
+
+fn put(db: &Db, model: &mut Model, keys: std::ops::Range<u32>, round: u32) {
+    for number in keys {
+        let (key, value) = (format!("key{number:04}"), format!("{round}-{number};").repeat(30));
+        db.put(&key, &value).unwrap();
+        model.insert(key, value);
+    }
+}
+
+/// A closed database with records in tables, above them, and in the log.
+fn fixture(preset: Preset, tiers: &[&str]) -> (MemoryDevices, Model) {
+    let devices = MemoryDevices::new();
+    let environment = environment(Arc::new(devices.clone()));
+    let db = environment.create(Path::new(HOME), &settings(preset, tiers)).unwrap();
+    let mut model = Model::new();
+    put(&db, &mut model, 0..400, 1);
+    db.compact_range(None, None, &mut |_| {}).unwrap();
+    put(&db, &mut model, 0..90, 2);
+    db.flush().unwrap();
+    put(&db, &mut model, 80..120, 3);
+    db.close().unwrap();
+    (devices, model)
+}
+
+/// The same files on other devices.
+fn copy_of(devices: &MemoryDevices) -> MemoryDevices {
+    let copy = MemoryDevices::new();
+    for path in ["/home", "/a", "/b", "/c", "/new"].map(Path::new) {
+        let Some(from) = devices.directory(path) else { continue };
+        copy.create_directory(path).unwrap();
+        let to = copy.directory(path).unwrap();
+        for entry in from.list().unwrap() {
+            let buffer = Buffer::zeroed(entry.len as usize);
+            let file = from.open(&entry.name).unwrap();
+            let buffer = from.execute(&file, Operation::Read { offset: 0, buffer }).buffer;
+            let write = Operation::Write { offset: 0, buffer, durable: false };
+            to.execute(&to.create(&entry.name).unwrap(), write).result.unwrap();
+        }
+    }
+    copy
+}
+
+/// Opens the database, which has all records, takes more and verifies, with tables merged where
+/// asked; gives its tiers.
+fn check(devices: &MemoryDevices, model: &Model, is_merged: bool) -> Vec<PathBuf> {
+    let db = environment(Arc::new(devices.clone())).open(Path::new(HOME)).unwrap();
+    for (key, value) in model {
+        assert_eq!(db.get(key).unwrap().as_deref(), Some(value.as_bytes()), "{key}");
+    }
+    let mut more = model.clone();
+    put(&db, &mut more, 500..520, 9);
+    for key in 500..520 {
+        db.delete(format!("key{key:04}")).unwrap();
+    }
+    db.flush().unwrap();
+    if is_merged {
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+    }
+    let problems = db.verify(&mut |_| {}).unwrap().problems;
+    assert!(problems.is_empty(), "{problems:?}");
+    let tiers = db.stats().tiers.iter().map(|tier| PathBuf::from(&tier.path)).collect();
+    db.close().unwrap();
+    tiers
+}
+
+fn is_change(call: Call) -> bool {
+    !matches!(call, Call::Open | Call::List | Call::Lock | Call::Len | Call::Read)
+}
+
+/// Devices that carry out so many changes and no more.
+fn ending_after(devices: &MemoryDevices, most: u64) -> Arc<dyn Devices> {
+    let done = AtomicU64::new(0);
+    let hook = move |call: Call, path: &Path, name: &str| {
+        if is_change(call) && done.fetch_add(1, Relaxed) >= most {
+            let text = format!("{call:?} of {name} in {}: cut off", path.display());
+            return Err(Error::new(DeviceErrorKind::Io, text));
+        }
+        Ok(())
+    };
+    Arc::new(HookedDevices::new(Arc::new(devices.clone()), Arc::new(hook)))
+}
+
+fn changes() -> Vec<(Preset, &'static [&'static str], TierChange, &'static [&'static str])> {
+    use Preset::{Hybrid, Leveled};
+    let add = |at| TierChange::Add { at, tier: tier("/new", 32) };
+    let remove = |at| TierChange::Remove { at };
+    let replace = |at| TierChange::Replace { at, path: PathBuf::from("/new") };
+    vec![
+        (Leveled, &["/a"], add(Some(0)), &["/new", "/a"]),
+        (Leveled, &["/a"], add(None), &["/a", "/new"]),
+        (Leveled, &["/a"], replace(0), &["/new"]),
+        (Leveled, &["/a", "/b"], add(Some(1)), &["/a", "/new", "/b"]),
+        (Leveled, &["/a", "/b"], remove(0), &["/b"]),
+        (Leveled, &["/a", "/b"], remove(1), &["/a"]),
+        (Hybrid, &["/a", "/b"], add(Some(0)), &["/new", "/a", "/b"]),
+        (Hybrid, &["/a", "/b"], add(None), &["/a", "/b", "/new"]),
+        (Hybrid, &["/a", "/b"], replace(0), &["/new", "/b"]),
+        (Hybrid, &["/a", "/b"], replace(1), &["/a", "/new"]),
+        (Hybrid, &["/a", "/b", "/c"], remove(0), &["/b", "/c"]),
+        (Hybrid, &["/a", "/b", "/c"], remove(1), &["/a", "/c"]),
+    ]
+}
+
+fn paths(of: &[&str]) -> Vec<PathBuf> {
+    of.iter().map(PathBuf::from).collect()
+}
+
+#[test]
+fn every_record_stays_when_a_tier_comes_goes_or_is_replaced() {
+    for (preset, before, change, after) in changes() {
+        let (devices, model) = fixture(preset, before);
+        let environment = environment(Arc::new(devices.clone()));
+        environment.change_tiers(Path::new(HOME), None, &change, &mut |_| {}).unwrap();
+        assert_eq!(check(&devices, &model, true), paths(after), "{preset:?} {change:?}");
+        for path in before.iter().filter(|path| !after.contains(path)) {
+            assert!(devices.directory(Path::new(path)).is_none(), "{path} holds something still");
+        }
+    }
+}
+
+#[test]
+fn a_change_that_is_cut_off_anywhere_is_done_or_can_be_done_again() {
+    for (round, (preset, before, change, after)) in (0..).zip(changes()) {
+        let (fixed, model) = fixture(preset, before);
+        let (mut as_before, mut as_after) = (0, 0);
+        // The places of all changes differ, so that each kind of place is tried.
+        for most in (round % 3..).step_by(3) {
+            let devices = copy_of(&fixed);
+            let ended = environment(ending_after(&devices, most)).change_tiers(
+                Path::new(HOME),
+                None,
+                &change,
+                &mut |_| {},
+            );
+            // What the dead process held is free.
+            let devices = copy_of(&devices);
+            let tiers = check(&devices, &model, false);
+            if tiers == paths(before) {
+                assert!(ended.is_err(), "{change:?} after {most}");
+                let environment = environment(Arc::new(devices.clone()));
+                environment.change_tiers(Path::new(HOME), None, &change, &mut |_| {}).unwrap();
+                as_before += 1;
+            } else {
+                as_after += 1;
+            }
+            assert_eq!(check(&devices, &model, false), paths(after), "{change:?} after {most}");
+            if ended.is_ok() {
+                break;
+            }
+        }
+        assert!(as_before > 1 && as_after > 1, "{change:?}: {as_before} and {as_after} places");
+    }
+}
+
+#[test]
+fn a_store_of_one_tier_gains_a_fast_one_and_becomes_hybrid() {
+    let (devices, model) = fixture(Preset::Leveled, &["/a"]);
+    let environment = environment(Arc::new(devices.clone()));
+    let change = TierChange::Add { at: Some(0), tier: tier("/new", 32) };
+    environment.change_tiers(Path::new(HOME), None, &change, &mut |_| {}).unwrap();
+    let hybrid = Settings { tiers: Vec::new(), ..settings(Preset::Hybrid, &[]) };
+    let db = environment.open_with(Path::new(HOME), &hybrid).unwrap();
+    let mut model = model;
+    put(&db, &mut model, 0..300, 5);
+    db.flush().unwrap();
+    assert!(db.stats().fast_tier.unwrap().records > 0);
+    db.close().unwrap();
+    assert_eq!(check(&devices, &model, true), paths(&["/new", "/a"]));
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_and_changes_nothing() {
+    let refused = [
+        (TierChange::Remove { at: 0 }, ErrorKind::Invalid, "hybrid"),
+        (TierChange::Remove { at: 5 }, ErrorKind::Invalid, "no place"),
+        (TierChange::Add { at: Some(3), tier: tier("/new", 1) }, ErrorKind::Invalid, "no place 3"),
+        (TierChange::Add { at: None, tier: tier("/a", 1) }, ErrorKind::Invalid, "twice"),
+        (TierChange::Replace { at: 0, path: "/b".into() }, ErrorKind::Invalid, "twice"),
+        (TierChange::Replace { at: 2, path: "/new".into() }, ErrorKind::Invalid, "no place"),
+    ];
+    let (devices, model) = fixture(Preset::Hybrid, &["/a", "/b"]);
+    for (change, kind, part) in refused {
+        let environment = environment(Arc::new(devices.clone()));
+        let error =
+            environment.change_tiers(Path::new(HOME), None, &change, &mut |_| {}).unwrap_err();
+        assert_eq!(error.kind(), kind, "{change:?}: {error}");
+        assert!(error.to_string().contains(part), "{error}");
+        assert_eq!(check(&devices, &model, true), paths(&["/a", "/b"]));
+    }
+}
+
+#[test]
+fn a_tier_whose_files_have_no_room_elsewhere_stays() {
+    let devices = MemoryDevices::new();
+    let environment = environment(Arc::new(devices.clone()));
+    let tiers = vec![tier("/a", 64), tier("/b", 1)];
+    let settings = Settings { tiers, ..settings(Preset::Leveled, &[]) };
+    let db = environment.create(Path::new(HOME), &settings).unwrap();
+    let mut model = Model::new();
+    put(&db, &mut model, 0..20_000, 1);
+    db.close().unwrap();
+    let error = environment
+        .change_tiers(Path::new(HOME), None, &TierChange::Remove { at: 0 }, &mut |_| {})
+        .unwrap_err();
+    assert!(error.kind() == ErrorKind::OutOfSpace, "{error}");
+    assert!(error.to_string().contains("no room"), "{error}");
+    assert_eq!(check(&devices, &model, true), paths(&["/a", "/b"]));
+}
