@@ -33,7 +33,8 @@ fn tier(path: &str, mib: u64) -> Tier {
 
 fn settings(preset: Preset, tiers: &[&str]) -> Settings {
     let tiers = tiers.iter().map(|path| tier(path, 32)).collect();
-    Settings { preset: Some(preset), tiers, memory: ByteSize::mib(8), ..Settings::default() }
+    let (memory, table_size) = (ByteSize::mib(8), ByteSize::kib(256));
+    Settings { preset: Some(preset), tiers, memory, table_size, ..Settings::default() }
 }
 
 fn put(db: &Db, model: &mut Model, keys: std::ops::Range<u32>, round: u32) {
