@@ -31,26 +31,23 @@ impl Watcher for Moments {
     }
 }
 
-/// A change that the database of `seed` can make, which has `tiers`; all that it can make, in turn.
-fn change_of(seed: u64, tiers: &[Tier]) -> TierChange {
-    let unused = TIERS.iter().map(PathBuf::from).find(|path| {
-        tiers.iter().all(|tier| tier.path != *path)
-    });
+/// One of the changes that the database of `seed` can make, which has `tiers`.
+fn change_of(seed: u64, tiers: &[Tier], choice: u64) -> TierChange {
+    let unused =
+        TIERS.iter().map(PathBuf::from).find(|path| tiers.iter().all(|tier| tier.path != *path));
     let mut choices = Vec::new();
     if let Some(path) = unused {
         choices.extend((0..=tiers.len()).map(|at| {
             let tier = Tier { path: path.clone(), ..tiers[0].clone() };
             TierChange::Add { at: Some(at), tier }
         }));
-        choices.extend((0..tiers.len()).map(|at| {
-            TierChange::Replace { at, path: path.clone() }
-        }));
+        choices.extend((0..tiers.len()).map(|at| TierChange::Replace { at, path: path.clone() }));
     }
     if tiers.len() > 1 + usize::from(is_hybrid(seed)) {
         // The last has most of the tables; the others may have no room for these.
         choices.extend((0..tiers.len() - 1).map(|at| TierChange::Remove { at }));
     }
-    let at = mix(seed ^ 0x7E5) as usize % choices.len();
+    let at = choice as usize % choices.len();
     choices.swap_remove(at)
 }
 
@@ -76,7 +73,7 @@ pub(crate) fn run(mut life: Life, known: &RwLock<Known>) -> Result<(), Violation
     let seed = life.seed;
     let tiers = life.db().settings().tiers.clone();
     life.close().map_err(|stop| format!("{stop:?}"))?;
-    let change = change_of(mix(seed ^ life.machine.devices.calls()), &tiers);
+    let change = change_of(seed, &tiers, mix(seed ^ life.machine.devices.calls()));
     let mut after: Vec<_> = tiers.iter().map(|tier| tier.path.clone()).collect();
     let before = after.clone();
     match &change {
@@ -86,7 +83,8 @@ pub(crate) fn run(mut life: Life, known: &RwLock<Known>) -> Result<(), Violation
     }
     let known = known.read_recursive();
     let drill = Drill { seed, known: &known, change, before, after };
-    drill.run(life.machine.devices.look(|world| world.after(Loss::All)))
+    drill
+        .run(life.machine.devices.look(|world| world.after(Loss::All)))
         .map_err(|why| format!("{:?}: {why}", drill.change))
 }
 

@@ -137,12 +137,7 @@ impl TieredFiles {
 
     /// Takes the directory of a new tier, which must be empty or hold what an attempt that was cut
     /// off left there.
-    fn take_new(
-        &self,
-        devices: &dyn Devices,
-        at: usize,
-        spec: &TierSpec,
-    ) -> Result<Taken> {
+    fn take_new(&self, devices: &dyn Devices, at: usize, spec: &TierSpec) -> Result<Taken> {
         let is_new = devices.create_directory(&spec.path)?;
         self.take_directory(devices, at, spec, is_new).inspect_err(|_| {
             if is_new && let Err(error) = devices.remove_directory_if_empty(&spec.path) {
