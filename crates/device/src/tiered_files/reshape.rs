@@ -354,17 +354,19 @@ pub(super) fn go_on(
     if !has_file(home_driver, FILE_NAME)? {
         return Ok(false);
     }
-    if read_only {
-        let text = format!(
-            "a change of the tiers of {} was cut off; open it for writing, which ends the change",
-            home_path.display()
-        );
-        return Err(Error::new(ErrorKind::Tier, text));
-    }
     let new = Home::read_as(home_driver, home_path, FILE_NAME)?;
-    if home.generation >= new.generation {
-        // It is done, but for its end.
-        return end(home_driver).map(|()| true);
+    let is_done = home.generation >= new.generation;
+    match (is_done, read_only) {
+        (true, true) => return Ok(false),
+        (true, false) => return end(home_driver).map(|()| true),
+        (false, true) => {
+            let text = format!(
+                "a change of the tiers of {} was cut off; open it for writing, which ends it",
+                home_path.display()
+            );
+            return Err(Error::new(ErrorKind::Tier, text));
+        }
+        (false, false) => {}
     }
     let (mut tiers, mut locks) = (Vec::new(), Vec::new());
     for (at, spec) in new.tiers.iter().enumerate() {
