@@ -12,7 +12,6 @@ use crate::engine::ingest::Ingest;
 use crate::engine::live_stats::LiveWriter;
 use crate::engine::opening::{self, Access, Opened};
 use crate::engine::stats::Stats;
-use crate::engine::tier_change::{self, TierChange};
 use crate::engine::verify::VerifyReport;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
@@ -444,24 +443,6 @@ impl Environment {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<RepairPlan> {
         repair::apply(self, home, settings, progress)
-    }
-
-    /// Changes the list of tiers of the database at `home`, which is not open: a tier more, one
-    /// fewer, or one in another directory. `settings` are other than its own, as
-    /// [`Environment::open_with`] has them. `progress` is told how much was copied. A change that is
-    /// cut off has happened, or has not and is begun again; the next opening for writing sees to
-    /// that.
-    ///
-    /// Errors: `Invalid` for a place that there is not or a directory that is not empty, or where
-    /// the preset wants more tiers; `OutOfSpace` where files have no room on the others.
-    pub fn change_tiers(
-        &self,
-        home: &Path,
-        settings: Option<&Settings>,
-        change: &TierChange,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<()> {
-        tier_change::change_tiers(self, home, settings, change, progress)
     }
 
     /// As [`Db::kept_settings`].

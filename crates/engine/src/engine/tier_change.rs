@@ -35,44 +35,54 @@ pub enum TierChange {
     },
 }
 
-/// Changes the tiers of the database at `home`, which is not open.
-pub(crate) fn change_tiers(
-    environment: &Environment,
-    home: &Path,
-    given: Option<&Settings>,
-    change: &TierChange,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<()> {
-    let OpenedFiles { files, settings, .. } = open_files(environment, home, given, Access::Write)?;
-    let tiers = files.tiers().len();
-    let mut after = settings.clone();
-    let change = match change {
-        TierChange::Add { at, tier } => {
-            let at = at.unwrap_or(tiers);
-            if at <= tiers {
-                after.tiers.insert(at, tier.clone());
+impl Environment {
+    /// Changes the list of tiers of the database at `home`, which is not open: a tier more, one
+    /// fewer, or one in another directory. `settings` are other than its own, as
+    /// [`Environment::open_with`] has them. `progress` is told how much was copied. A change that
+    /// is cut off has happened, or has not and is begun again; the next opening for writing sees to
+    /// that.
+    ///
+    /// Errors: `Invalid` for a place that there is not or a directory that is not empty, or where
+    /// the preset wants more tiers; `OutOfSpace` where files have no room on the others.
+    pub fn change_tiers(
+        &self,
+        home: &Path,
+        settings: Option<&Settings>,
+        change: &TierChange,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<()> {
+        let OpenedFiles { files, settings: before, .. } =
+            open_files(self, home, settings, Access::Write)?;
+        let tiers = files.tiers().len();
+        let mut after = before.clone();
+        let change = match change {
+            TierChange::Add { at, tier } => {
+                let at = at.unwrap_or(tiers);
+                if at <= tiers {
+                    after.tiers.insert(at, tier.clone());
+                }
+                let Tier { path, capacity, driver, .. } = tier.clone();
+                Change::Add(at, TierSpec { path, capacity, driver })
             }
-            let Tier { path, capacity, driver, .. } = tier.clone();
-            Change::Add(at, TierSpec { path, capacity, driver })
-        }
-        TierChange::Remove { at } => {
-            if *at < tiers {
-                after.tiers.remove(*at);
+            TierChange::Remove { at } => {
+                if *at < tiers {
+                    after.tiers.remove(*at);
+                }
+                Change::Remove(*at)
             }
-            Change::Remove(*at)
+            TierChange::Replace { at, path } => Change::Replace(*at, path.clone()),
+        };
+        if after.tiers.len() < 2 && before.preset() == Preset::Hybrid {
+            return Err(Error::invalid(
+                "the preset hybrid wants a fast tier and a slow one, and one would be left; change \
+                 to the preset leveled first (compact all of it, then open it with that preset)",
+            ));
         }
-        TierChange::Replace { at, path } => Change::Replace(*at, path.clone()),
-    };
-    if after.tiers.len() < 2 && settings.preset() == Preset::Hybrid {
-        return Err(Error::invalid(
-            "the preset hybrid wants a fast tier and a slow one, and one would be left; change to \
-             the preset leveled first (compact all of it, then open it with that preset)",
-        ));
+        // A database that was made before this was checked may have such a list, and change it.
+        if before.check_capacities().is_ok() {
+            after.check_capacities()?;
+        }
+        let mut told = |done_bytes, total_bytes| progress(Progress { done_bytes, total_bytes });
+        Ok(files.change_tiers(&*self.devices, &change, &mut told)?)
     }
-    // A database that was made before this was checked may have such a list, and change it.
-    if settings.check_capacities().is_ok() {
-        after.check_capacities()?;
-    }
-    let mut told = |done_bytes, total_bytes| progress(Progress { done_bytes, total_bytes });
-    Ok(files.change_tiers(&*environment.devices, &change, &mut told)?)
 }
