@@ -72,8 +72,9 @@ fn parse_device(text: &str) -> Option<TierTraffic> {
 /// `seconds`: after each wake-up a thread does once at least. None where the system does not tell.
 pub fn wake_ups(clock: &SystemClock, seconds: f64) -> Option<u64> {
     let rest = Duration::try_from_secs_f64(seconds).ok()?;
-    // What was under way ends first.
-    clock.sleep(Duration::from_secs(1));
+    // What was under way ends first. Figures for other processes are told a second after the last
+    // news, and looked at once more a second later.
+    clock.sleep(Duration::from_secs(3));
     let before = switches()?;
     clock.sleep(rest);
     let after = switches()?;

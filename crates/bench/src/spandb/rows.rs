@@ -198,7 +198,7 @@ fn parts() -> Vec<Row> {
         Row { value: Value::Itself, ..processor }.of(PROCESSOR).at_most(13.0, 11.0),
         against("10/processor-ratio/fillrandom", DIRECT, synced).of(PROCESSOR),
         rest("10/wake-ups", DIRECT),
-        // A thread writes figures for other processes every second, unless it is told not to.
+        // The thread that writes figures for other processes sleeps while there are no new ones.
         rest("10/wake-ups-without-stats", &format!("{DIRECT}+stats-interval=0s")),
     ];
     for threads in [8, 32] {

@@ -16,6 +16,8 @@ pub(crate) struct Background(pub Arc<Engine>);
 impl Planner for Background {
     fn plan(&self, lane: Lane) -> Option<Box<dyn Job>> {
         let engine = &self.0;
+        // A job has ended, or something has happened.
+        engine.shared.news.came();
         engine.shared.latch.check().ok()?;
         match lane {
             Lane::Flush => plan_flush(engine),

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //!   thread "thermocline-stats":  wait -> anything new? -> stats -> JSON -> other name -> rename
+//!                                      -> nothing: sleep until something happens (shared/news.rs)
 //!   another process:             LiveStats::read
 //! ```
 //! See docs/formats/live-stats.md.
@@ -29,6 +30,7 @@ use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::front::figures::LogStats;
 use crate::requests::report::RequestStats;
+use crate::shared::news::News;
 use crate::shared::totals::Totals;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -36,7 +38,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use thermocline_device::TieredFiles;
 use thermocline_foundation::Clock;
-use thermocline_foundation::sync::{Condvar, Mutex};
+use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::threads::{self, JoinHandle};
 
 /// The file, in the home of the store.
@@ -154,26 +156,8 @@ fn to_json(value: &impl Serialize) -> Result<String> {
 #[derive(Debug)]
 pub(crate) struct LiveWriter {
     files: Arc<TieredFiles>,
-    signal: Arc<Signal>,
+    news: Arc<News>,
     thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// Ends the thread.
-#[derive(Debug, Default)]
-struct Signal {
-    is_ending: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Signal {
-    /// Waits for `interval`; false where the thread is to end.
-    fn wait(&self, interval: Duration) -> bool {
-        let mut is_ending = self.is_ending.lock();
-        if !*is_ending {
-            self.changed.wait_for(&mut is_ending, interval);
-        }
-        !*is_ending
-    }
 }
 
 /// What the file says already.
@@ -192,16 +176,16 @@ impl LiveWriter {
         if files.is_read_only() || interval.is_zero() || engine.shared.jobs.are_stepped() {
             return None;
         }
-        let signal = Arc::new(Signal::default());
-        let (weak, ending) = (Arc::downgrade(engine), Arc::clone(&signal));
+        let news = Arc::clone(&engine.shared.news);
+        let (weak, awaited) = (Arc::downgrade(engine), Arc::clone(&news));
         let body = move || {
-            let written = threads::catch_panic(|| write_until_ended(&weak, &ending, interval));
+            let written = threads::catch_panic(|| write_until_ended(&weak, &awaited, interval));
             if let Err(panic) = written {
                 tracing::warn!(%panic, "figures for other processes are written no longer");
             }
         };
         match threads::spawn("thermocline-stats", body) {
-            Ok(thread) => Some(Self { files, signal, thread: Mutex::new(Some(thread)) }),
+            Ok(thread) => Some(Self { files, news, thread: Mutex::new(Some(thread)) }),
             Err(error) => {
                 tracing::warn!(%error, "no thread for figures for other processes");
                 None
@@ -211,8 +195,7 @@ impl LiveWriter {
 
     /// Ends the thread and removes the file.
     pub fn end(&self) {
-        *self.signal.is_ending.lock() = true;
-        self.signal.changed.notify_all();
+        self.news.end();
         if let Some(thread) = self.thread.lock().take() {
             // The thread catches what panics in it, so this finds nothing to tell.
             drop(thread.join());
@@ -223,10 +206,13 @@ impl LiveWriter {
     }
 }
 
-fn write_until_ended(engine: &Weak<Engine>, signal: &Signal, interval: Duration) {
+fn write_until_ended(engine: &Weak<Engine>, news: &News, interval: Duration) {
     let mut told = Told::default();
-    while signal.wait(interval) {
+    let mut is_at_rest = false;
+    // The pause also after news: a use at rest is told at once, those after it once an interval.
+    while if is_at_rest { news.wait() } else { news.pause(interval) } {
         let Some(engine) = engine.upgrade() else { return };
+        news.arm();
         let outcome = told.tell(&engine, interval);
         if let Err(error) = &outcome
             && !told.has_failed
@@ -234,19 +220,20 @@ fn write_until_ended(engine: &Weak<Engine>, signal: &Signal, interval: Duration)
             tracing::warn!(%error, "figures for other processes cannot be written");
         }
         told.has_failed = outcome.is_err();
+        is_at_rest = matches!(outcome, Ok(false));
     }
 }
 
 impl Told {
-    /// Writes the figures if they are not those of the file.
-    fn tell(&mut self, engine: &Engine, interval: Duration) -> Result<()> {
+    /// Writes the figures if they are not those of the file, and says whether it did.
+    fn tell(&mut self, engine: &Engine, interval: Duration) -> Result<bool> {
         let activity = engine.activity(&engine.versions.current());
         let requests = engine.requests.stats();
         // While a write is on its way it grows older, so that is told again each time.
         let log = engine.front.log_stats();
         let now = (engine.versions.totals().without_open_time(), activity, requests, log);
         if self.last.as_ref() == Some(&now) {
-            return Ok(());
+            return Ok(false);
         }
         let live = LiveMark {
             version: VERSION,
@@ -259,7 +246,7 @@ impl Told {
         text.push('\n');
         engine.shared.files.write_live_file(FILE_NAME, &text)?;
         self.last = Some(now);
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -312,7 +299,7 @@ mod tests {
         let mut told = Told::default();
         assert!(read(&environment).unwrap().is_none());
         db.put("key", "value").unwrap();
-        told.tell(db.engine(), INTERVAL).unwrap();
+        assert!(told.tell(db.engine(), INTERVAL).unwrap());
         let calls = std::mem::take(&mut *watch.calls.lock());
         for call in [Call::Create, Call::Write, Call::Rename] {
             assert!(calls.contains(&call), "{call:?} is not in {calls:?}");
@@ -322,10 +309,10 @@ mod tests {
         assert_eq!((live.live.process, live.stats.operations.writes), (std::process::id(), 1));
         assert_eq!(live.live.interval_s, 1.0);
         watch.calls.lock().clear();
-        told.tell(db.engine(), INTERVAL).unwrap();
+        assert!(!told.tell(db.engine(), INTERVAL).unwrap());
         assert_eq!(*watch.calls.lock(), [], "nothing happened");
         db.get("key").unwrap();
-        told.tell(db.engine(), INTERVAL).unwrap();
+        assert!(told.tell(db.engine(), INTERVAL).unwrap());
         assert_eq!(read(&environment).unwrap().unwrap().stats.operations.gets, 1);
         db.close().unwrap();
     }
@@ -341,7 +328,7 @@ mod tests {
         db.put("key", "2").unwrap();
         assert_eq!(db.stats().read_only, None);
         *watch.fails.lock() = false;
-        told.tell(db.engine(), INTERVAL).unwrap();
+        assert!(told.tell(db.engine(), INTERVAL).unwrap());
         assert_eq!(read(&environment).unwrap().unwrap().stats.operations.writes, 2);
         db.close().unwrap();
     }

@@ -341,8 +341,7 @@ impl Leads for Logged {
             // Its flush may have waited for this group.
             self.shared.jobs.wake();
         }
-        self.shared.counts.written_bytes.add(bytes);
-        self.shared.counts.writes.add(count);
+        self.shared.note_writes(count, bytes);
         Ok(Led { first: records[0].first, refused })
     }
 }

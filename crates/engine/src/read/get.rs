@@ -13,7 +13,7 @@ use thermocline_foundation::Sequence;
 impl Reader {
     /// The value of `key` at the moment that was `asked` for, or now.
     pub fn get(&self, key: &[u8], asked: Option<Sequence>) -> Result<Option<Bytes>> {
-        self.shared.counts.gets.add(1);
+        self.shared.note_gets(1);
         let version = self.versions.current();
         let visible = asked.unwrap_or_else(|| self.versions.visible());
         if let Some(found) = self.get_in_memory(&version, key, visible) {
@@ -27,7 +27,7 @@ impl Reader {
     pub fn get_from_memory(&self, key: &[u8]) -> Option<Option<Bytes>> {
         let version = self.versions.current();
         let found = self.get_in_memory(&version, key, self.versions.visible())?;
-        self.shared.counts.gets.add(1);
+        self.shared.note_gets(1);
         Some(live(Some(found)))
     }
 

@@ -56,7 +56,7 @@ impl Reader {
         if self.layout.moves_records() {
             version = self.versions.current_full();
         }
-        self.shared.counts.gets.add((keys.len() - single.len()) as u64);
+        self.shared.note_gets((keys.len() - single.len()) as u64);
         let places = (self.layout.locator(), &*version.levels);
         let search = |at: &usize| Search::new(*at, keys[*at], moment, places);
         let mut searches: Vec<_> = wanted.left.iter().map(search).collect();

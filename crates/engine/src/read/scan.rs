@@ -33,7 +33,7 @@ impl Reader {
             // As every movement of it says.
             return Cursor::new(Merge::unpositioned(Vec::new()), snapshot, None);
         }
-        self.shared.counts.scans.add(1);
+        self.shared.note_scan();
         let sources = self.sources(range, snapshot.sequence(), expected_bytes);
         let renewal = self.layout.moves_records().then(|| {
             let (reader, range) = (Arc::clone(self), range.clone());

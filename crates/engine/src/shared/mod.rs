@@ -9,6 +9,7 @@
 pub(crate) mod compaction_rate;
 pub(crate) mod counts;
 pub(crate) mod hits;
+pub(crate) mod news;
 pub(crate) mod tier0;
 pub(crate) mod tier_meter;
 pub(crate) mod totals;
@@ -21,6 +22,7 @@ use crate::jobs::{Job, Jobs, Step};
 use crate::settings::Settings;
 use compaction_rate::CompactionRate;
 use counts::Counts;
+use news::News;
 use std::sync::Arc;
 use thermocline_device::{Placement, PlacementChoice, TieredFiles};
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering};
@@ -47,6 +49,8 @@ pub(crate) struct Shared {
     pub write_throttle: WriteThrottle,
     pub compaction_rate: CompactionRate,
     pub counts: Counts,
+    /// Uses of the store call it, and background work.
+    pub news: Arc<News>,
     pub tier0: Tier0,
     /// None where placement does not go by the bandwidth of the fast tier.
     pub tier_meter: Option<TierMeter>,
@@ -111,6 +115,7 @@ impl Shared {
             write_throttle,
             compaction_rate,
             counts: Counts::default(),
+            news: Arc::default(),
             tier0,
             tier_meter,
             totals_before,
@@ -131,6 +136,25 @@ impl Shared {
     pub fn open_ns(&self) -> u64 {
         let opened_ns = self.counts.opened_ns.load(Ordering::Relaxed);
         self.clock.now_ns().saturating_sub(opened_ns)
+    }
+
+    /// Counts look-ups.
+    pub fn note_gets(&self, count: u64) {
+        self.counts.gets.add(count);
+        self.news.came();
+    }
+
+    /// Counts a scan that begins.
+    pub fn note_scan(&self) {
+        self.counts.scans.add(1);
+        self.news.came();
+    }
+
+    /// Counts records that are written, which took `bytes`.
+    pub fn note_writes(&self, count: u64, bytes: u64) {
+        self.counts.written_bytes.add(bytes);
+        self.counts.writes.add(count);
+        self.news.came();
     }
 
     /// Stops all writing because of `error`, and wakes the threads that wait for another part.

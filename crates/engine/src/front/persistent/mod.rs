@@ -287,8 +287,7 @@ impl Leads for Persistent {
             // Its flush may have waited for this group.
             self.shared.jobs.wake();
         }
-        self.shared.counts.written_bytes.add(bytes);
-        self.shared.counts.writes.add(count);
+        self.shared.note_writes(count, bytes);
         Ok(Led { first: records[0].first, refused })
     }
 }
