@@ -372,7 +372,7 @@ pub enum TiersAction {
 pub struct TierAdd {
     /// The tier, as --tier has it; its directory is made or empty
     #[arg(value_name = "PATH:CAPACITY[:DRIVER]", value_parser = parse_tier)]
-    pub tier: Tier,
+    pub added: Tier,
     /// Its place, 0 for the fastest; those from there on move down
     #[arg(long, value_name = "N")]
     pub at: Option<usize>,

@@ -18,8 +18,8 @@ use thermocline_foundation::ByteSize;
 /// Shows the directory, or moves its files.
 pub fn run(database: &Database, action: &TiersAction, json: bool) -> Result<()> {
     match action {
-        TiersAction::Add(TierAdd { tier, at }) => {
-            let change = TierChange::Add { at: *at, tier: tier.clone() };
+        TiersAction::Add(TierAdd { added, at }) => {
+            let change = TierChange::Add { at: *at, tier: added.clone() };
             tier_change::run(database, change, json)
         }
         TiersAction::Remove { at } => {

@@ -264,7 +264,7 @@ impl TieredFiles {
 /// The list after `change`, with complete paths.
 fn changed(old: &[TierSpec], change: &TierChange) -> Result<Vec<TierSpec>> {
     let mut new = old.to_vec();
-    let require = |at: usize, most: usize| match at <= most {
+    let require = |at: usize, places: usize| match at < places {
         true => Ok(()),
         false => {
             let text = format!("there is no place {at} for a tier: there are {}", old.len());
@@ -273,15 +273,15 @@ fn changed(old: &[TierSpec], change: &TierChange) -> Result<Vec<TierSpec>> {
     };
     match change {
         TierChange::Add(at, spec) => {
-            require(*at, old.len())?;
+            require(*at, old.len() + 1)?;
             new.insert(*at, TierSpec { path: absolute(&spec.path)?, ..spec.clone() });
         }
         TierChange::Remove(at) => {
-            require(*at + 1, old.len())?;
+            require(*at, old.len())?;
             new.remove(*at);
         }
         TierChange::Replace(at, path) => {
-            require(*at + 1, old.len())?;
+            require(*at, old.len())?;
             new[*at].path = absolute(path)?;
         }
     }
