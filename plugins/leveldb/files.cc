@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "../tiers/extents.h"
 #include "status.h"
 
 namespace thermocline::of_leveldb {
@@ -115,7 +116,20 @@ Status TieredRandomAccessFile::Read(uint64_t offset, size_t n, Slice* result,
                                     char* scratch) const {
   thermocline_file_was_read(file_.get());
   if (thermocline_file_epoch(file_.get()) != epoch_.load(std::memory_order_relaxed)) Follow();
+  const uint64_t epoch = epoch_.load();
   const auto now = current_.Now();
+  const auto read = [&](uint64_t at, size_t len, char* to, const char** got, size_t* got_len) {
+    Slice bytes;
+    const Status status = now->Read(at, len, &bytes, to);
+    *got = bytes.data();
+    *got_len = bytes.size();
+    return status.ok();
+  };
+  size_t got = 0;
+  if (ReadByExtents(file_.get(), epoch, offset, n, scratch, 1, read, &got)) {
+    *result = Slice(scratch, got);
+    return Status::OK();
+  }
   const Status status = now->Read(offset, n, result, scratch);
   if (!status.ok() || result->data() == scratch) return status;
   std::memcpy(scratch, result->data(), result->size());

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
+#include "../tiers/extents.h"
 #include "places.h"
 
 namespace thermocline {
@@ -69,16 +71,53 @@ void TieredRandomAccessFile::Follow() const {
   if (current_.Replace(&opened)) epoch_.store(epoch);
 }
 
+bool TieredRandomAccessFile::ReadExtents(uint64_t offset, size_t n, const IOOptions& options,
+                                         Slice* result, char* scratch, IODebugContext* dbg) const {
+  if (options_.use_mmap_reads) return false;
+  // The file that is open now is that of this epoch, or a later one: then nothing is filled in.
+  const uint64_t epoch = epoch_.load();
+  const auto now = current_.Now();
+  const size_t alignment = now->use_direct_io() ? GetRequiredBufferAlignment() : 1;
+  const auto read = [&](uint64_t at, size_t len, char* to, const char** got, size_t* got_len) {
+    Slice bytes;
+    const IOStatus status = now->Read(at, len, options, &bytes, to, dbg);
+    *got = bytes.data();
+    *got_len = bytes.size();
+    return status.ok();
+  };
+  size_t got = 0;
+  if (!ReadByExtents(file_.get(), epoch, offset, n, scratch, alignment, read, &got)) return false;
+  *result = Slice(scratch, got);
+  return true;
+}
+
 IOStatus TieredRandomAccessFile::Read(uint64_t offset, size_t n, const IOOptions& options,
                                       Slice* result, char* scratch, IODebugContext* dbg) const {
   thermocline_file_was_read(file_.get());
-  return Now()->Read(offset, n, options, result, scratch, dbg);
+  const auto now = Now();
+  if (ReadExtents(offset, n, options, result, scratch, dbg)) return IOStatus::OK();
+  return now->Read(offset, n, options, result, scratch, dbg);
 }
 
 IOStatus TieredRandomAccessFile::MultiRead(FSReadRequest* requests, size_t count,
                                            const IOOptions& options, IODebugContext* dbg) {
   thermocline_file_was_read(file_.get());
-  return Now()->MultiRead(requests, count, options, dbg);
+  const auto now = Now();
+  std::vector<FSReadRequest*> others;
+  for (FSReadRequest* one = requests; one != requests + count; ++one) {
+    if (!ReadExtents(one->offset, one->len, options, &one->result, one->scratch, dbg)) {
+      others.push_back(one);
+      continue;
+    }
+    one->status = IOStatus::OK();
+  }
+  if (others.empty()) return IOStatus::OK();
+  if (others.size() == count) return now->MultiRead(requests, count, options, dbg);
+  std::vector<FSReadRequest> rest(others.size());
+  for (size_t i = 0; i < rest.size(); ++i) rest[i] = std::move(*others[i]);
+  const IOStatus status = now->MultiRead(rest.data(), rest.size(), options, dbg);
+  for (size_t i = 0; i < rest.size(); ++i) *others[i] = std::move(rest[i]);
+  return status;
 }
 
 IOStatus TieredRandomAccessFile::Prefetch(uint64_t offset, size_t n, const IOOptions& options,

@@ -5,7 +5,8 @@
 //    go on with the file they have, whose bytes are the same.
 // 2. Where the new place cannot be opened (too many open files), reads go on with the old file, and
 //    the next one tries again.
-// 3. A file that is mapped stays mapped: the host keeps pointers into it.
+// 3. A file that is mapped stays mapped: the host keeps pointers into it. No extents are used then.
+// 4. Asynchronous reads and prefetches pass extents by.
 //
 // Threads: any, as the host's.
 #pragma once
@@ -70,6 +71,9 @@ class TieredRandomAccessFile : public rocksdb::FSRandomAccessFile {
 
   CurrentFile<Host>::Use Now() const;
   void Follow() const;
+  // True where the answer comes from extents, or was read with what they want.
+  bool ReadExtents(uint64_t offset, size_t n, const rocksdb::IOOptions& options,
+                   rocksdb::Slice* result, char* scratch, rocksdb::IODebugContext* dbg) const;
 
   const std::shared_ptr<rocksdb::FileSystem> host_;
   const OpenFile file_;

@@ -47,7 +47,8 @@ Usage: cargo xtask COMMAND
   golden  writes the golden files anew from the present formats; review the difference
   install-c
           builds the library for C and installs it below --prefix DIR (docs/c.md); --help
-  torture kills and power cuts on the real kernel: torture kill|power|clean, --help for more
+  torture kills and power cuts on the real kernel: torture kill|power|plugin|clean, --help for
+          more; `plugin` is RocksDB's own stress test over tiers
   bench   quick|tiers|single|full: the benchmark's scenarios (docs/benchmarks.md)
   rig     up|run|down: two block devices and a memory limit for benchmarks (docs/rig.md)
   rivals  fetch: what the engines to compare with need (docs/rivals.md)
@@ -214,6 +215,17 @@ fn run_tidy(more: &[String]) -> bool {
 fn torture(more: &[String]) -> bool {
     let mut arguments = vec!["run", "--quiet", "--package", "thermocline-torture", "--"];
     arguments.extend(more.iter().map(String::as_str));
+    let is_plugin = more.first().is_some_and(|mode| mode == "plugin");
+    let asks = more.iter().any(|word| word == "--help" || word == "-h");
+    let programs = if is_plugin && !asks { plugins::stress_programs() } else { Ok(Vec::new()) };
+    let programs = match programs {
+        Ok(programs) => programs,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            return false;
+        }
+    };
+    arguments.extend(programs.iter().map(String::as_str));
     cargo(&arguments, &[])
 }
 

@@ -8,7 +8,8 @@
 //! ```text
 //! org.rocksdb:rocksdbjni:11.8.1 (jar) --unzip--> librocksdbjni-linux64.so
 //!                                                 = rivals/.fetched/lib/librocksdb.so
-//! crate librocksdb-sys: rocksdb/tools/db_bench* --g++, that library--> rivals/.fetched/db_bench
+//! crate librocksdb-sys: rocksdb/tools/db_bench*    --g++, that library--> rivals/.fetched/db_bench
+//!                       rocksdb/db_stress_tool/* --the same--> rivals/.fetched/db_stress
 //! ```
 //!
 //! Invariants:
@@ -33,15 +34,39 @@ const PACKAGES: [(&str, &[&str], &str); 4] = [
     ("LevelDB", &["libleveldb.so"], "libleveldb-dev"),
     ("the bindings of RocksDB", &["libclang.so", "libclang-14.so.1"], "libclang1-14"),
     ("the headers those need", &["14/include/stdbool.h"], "libclang-common-14-dev"),
-    ("RocksDB's db_bench", &["libgflags.so"], "libgflags-dev"),
+    ("RocksDB's own programs", &["libgflags.so"], "libgflags-dev"),
 ];
 
-/// Sources of RocksDB's own benchmark that its library does not hold.
+/// Sources of RocksDB's own benchmark that its library does not have.
 const DB_BENCH_SOURCES: [&str; 6] = [
     "tools/db_bench",
     "tools/db_bench_tool",
     "tools/tool_hooks",
     "tools/simulated_hybrid_file_system",
+    "test_util/testutil",
+    "test_util/transaction_test_util",
+];
+
+/// Those of RocksDB's own stress test.
+const DB_STRESS_SOURCES: [&str; 20] = [
+    "db_stress_tool/db_stress",
+    "db_stress_tool/batched_ops_stress",
+    "db_stress_tool/cf_consistency_stress",
+    "db_stress_tool/db_stress_common",
+    "db_stress_tool/db_stress_compaction_service",
+    "db_stress_tool/db_stress_compression_manager",
+    "db_stress_tool/db_stress_driver",
+    "db_stress_tool/db_stress_filters",
+    "db_stress_tool/db_stress_gflags",
+    "db_stress_tool/db_stress_listener",
+    "db_stress_tool/db_stress_shared_state",
+    "db_stress_tool/db_stress_test_base",
+    "db_stress_tool/db_stress_tool",
+    "db_stress_tool/db_stress_wide_merge_operator",
+    "db_stress_tool/expected_state",
+    "db_stress_tool/expected_value",
+    "db_stress_tool/multi_ops_txns_stress",
+    "db_stress_tool/no_batched_ops_stress",
     "test_util/testutil",
     "test_util/transaction_test_util",
 ];
@@ -212,51 +237,74 @@ pub fn db_bench() -> Result<PathBuf, String> {
     if program.exists() {
         return Ok(program);
     }
-    if !library().exists() {
-        return Err("RocksDB is not there: cargo xtask rivals fetch".to_owned());
-    }
-    let metadata = metadata()?;
-    let rocksdb = source(&metadata, "librocksdb-sys", "rocksdb")?;
+    let metadata = fetched()?;
+    let mut objects = objects(&metadata, &DB_BENCH_SOURCES)?;
     let mimalloc = source(&metadata, "libmimalloc-sys", "c_src/mimalloc/v3")?;
-    let objects = folder().join("objects");
-    fs::create_dir_all(&objects).map_err(|error| format!("{}: {error}", objects.display()))?;
-    let lib = folder().join("lib").display().to_string();
-    // `-rdynamic`: the library takes its memory from the program's allocator too.
-    let mut linked = vec!["-rdynamic".to_owned(), "-o".to_owned(), program.display().to_string()];
-    for name in DB_BENCH_SOURCES {
-        let object = objects.join(name.replace('/', "-") + ".o");
-        compile("g++", DB_BENCH_FLAGS, &rocksdb, &format!("{name}.cc"), &object)?;
-        linked.push(object.display().to_string());
-    }
-    let object = objects.join("mimalloc.o");
-    compile("gcc", MIMALLOC_FLAGS, &mimalloc, "src/static.c", &object)?;
-    let (search, run) = (format!("-L{lib}"), format!("-Wl,-rpath,{lib}"));
-    linked.extend([object.display().to_string(), search, run]);
-    linked.extend(["-lrocksdb", "-lgflags"].map(str::to_owned));
-    output_of("g++", &linked.iter().map(String::as_str).collect::<Vec<_>>())?;
-    Ok(program)
+    objects.push(object("gcc", MIMALLOC_FLAGS, &mimalloc, "src/static.c")?);
+    link(&objects, &program)
 }
 
-const DB_BENCH_FLAGS: &str = "-std=c++20 -O2 -w -fno-rtti -DNDEBUG -DOS_LINUX -DGFLAGS=gflags \
+/// RocksDB's own stress test, in the same way, with the system's allocator. Built once.
+pub fn db_stress() -> Result<PathBuf, String> {
+    let program = folder().join("db_stress");
+    if program.exists() {
+        return Ok(program);
+    }
+    link(&objects(&fetched()?, &DB_STRESS_SOURCES)?, &program)
+}
+
+/// What Cargo knows of the rivals' workspace, where the library is there.
+fn fetched() -> Result<String, String> {
+    match library().exists() {
+        true => metadata(),
+        false => Err("RocksDB is not there: cargo xtask rivals fetch".to_owned()),
+    }
+}
+
+/// Sources of RocksDB, compiled.
+fn objects(metadata: &str, names: &[&str]) -> Result<Vec<PathBuf>, String> {
+    let rocksdb = source(metadata, "librocksdb-sys", "rocksdb")?;
+    let object = |name: &&str| object("g++", ROCKSDB_FLAGS, &rocksdb, &format!("{name}.cc"));
+    names.iter().map(object).collect()
+}
+
+/// Links a program with the library.
+fn link(objects: &[PathBuf], program: &Path) -> Result<PathBuf, String> {
+    let lib = folder().join("lib").display().to_string();
+    // `-rdynamic`: the library takes its memory from the program's allocator too.
+    let mut words = vec!["-rdynamic".to_owned(), "-o".to_owned(), program.display().to_string()];
+    words.extend(objects.iter().map(|object| object.display().to_string()));
+    words.extend([format!("-L{lib}"), format!("-Wl,-rpath,{lib}")]);
+    words.extend(["-lrocksdb", "-lgflags", "-pthread"].map(str::to_owned));
+    output_of("g++", &words.iter().map(String::as_str).collect::<Vec<_>>())?;
+    Ok(program.to_owned())
+}
+
+const ROCKSDB_FLAGS: &str = "-std=c++20 -O2 -w -fno-rtti -DNDEBUG -DOS_LINUX -DGFLAGS=gflags \
                               -DROCKSDB_PLATFORM_POSIX -DROCKSDB_LIB_IO_POSIX";
 const MIMALLOC_FLAGS: &str = "-O3 -w -DMI_MALLOC_OVERRIDE -DMI_DEBUG=0 -DMI_BUILD_RELEASE \
                               -DNDEBUG -fno-builtin-malloc -ftls-model=initial-exec";
 
-/// Compiles `file` of the source in `folder` to `object`.
-fn compile(
-    compiler: &str,
-    flags: &str,
-    folder: &Path,
-    file: &str,
-    object: &Path,
-) -> Result<(), String> {
+/// Compiles `file` of the source in `folder`, where that is not done; the object.
+fn object(compiler: &str, flags: &str, folder: &Path, file: &str) -> Result<PathBuf, String> {
+    let objects = self::folder().join("objects");
+    let failed = |error| format!("{}: {error}", objects.display());
+    fs::create_dir_all(&objects).map_err(failed)?;
+    let object = objects.join(file.replace('/', "-")).with_extension("o");
+    if object.exists() {
+        return Ok(object);
+    }
     let includes =
         [folder.to_path_buf(), folder.join("include")].map(|path| format!("-I{}", path.display()));
-    let (source, object) = (folder.join(file).display().to_string(), object.display().to_string());
+    // An object that a compiler did not end must not be taken for one.
+    let unfinished = object.with_extension("new");
+    let (source, to) = (folder.join(file).display().to_string(), unfinished.display().to_string());
     let mut words: Vec<&str> = flags.split_whitespace().collect();
     words.extend(includes.iter().map(String::as_str));
-    words.extend(["-c", &source, "-o", &object]);
-    output_of(compiler, &words).map(drop)
+    words.extend(["-c", &source, "-o", &to]);
+    output_of(compiler, &words)?;
+    fs::rename(&unfinished, &object).map_err(failed)?;
+    Ok(object)
 }
 
 /// Where Cargo has the source of `package`, out of what `cargo metadata` says.

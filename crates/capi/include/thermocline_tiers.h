@@ -91,6 +91,17 @@ typedef struct {
   int32_t heat;
 } thermocline_new_file;
 
+// Bytes of a file that are wanted for a cache of extents: `len` at `offset`; none where `len` is
+// 0.
+typedef struct {
+  // Bytes from the start of the file.
+  uint64_t offset;
+  // How many.
+  uint64_t len;
+  // What the library knows the file by.
+  uint64_t file;
+} thermocline_wanted;
+
 // One name.
 typedef struct {
   // With a zero behind; it stays until the entries are closed. NULL behind the last entry.
@@ -109,9 +120,13 @@ extern "C" {
 // `thermocline://?tier=/mnt/nvme/app:20GiB&tier=home:400GiB` names tiers by PATH:CAPACITY; `home`
 // is the directory itself. More settings: `placement=parallelism` (default), `room`, `fill_first`,
 // `log_only`, `top_levels(N)`; `move_threads=auto` (default) or 1 to 16; `cache=off` (default) or
-// `files`, which copies files that are read much to the next faster tier; `hit_percent=90`, the
-// share of reads that is enough. In values `%XX` stands
-// for a byte. `thermocline:///etc/app.toml` reads the same from a file.
+// `files`, which copies files that are read much to the next faster tier, or `extents`, which
+// keeps parts of files that are read again on the fastest one, also over a restart;
+// `hit_percent=90`, the share of reads that is enough for `files`; `profile=online` (default),
+// which learns what devices can do from the host's traffic, or `fixed`; `cache_extent=8KiB`, a
+// power of two up to 1 MiB, and
+// `cache_size=4GiB`, what extents may take at most. In values `%XX` stands for a byte.
+// `thermocline:///etc/app.toml` reads the same from a file.
 //
 // THERMOCLINE_INVALID names the part of the URI that is wrong.
 thermocline_status thermocline_tiers_open(const char *uri, thermocline_tiers **tiers, char **why);
@@ -237,6 +252,28 @@ uint64_t thermocline_file_epoch(const thermocline_file *file);
 // The host has read from the file, so that it stays longer on its tier. `file` must not be NULL.
 // Costs additions to counters that all readers of the file share: once in a while is enough.
 void thermocline_file_was_read(const thermocline_file *file);
+
+// Reads up to `len` bytes at `offset` into `to` from extents on the fastest tier
+// (`cache=extents`), if all of them are there. `epoch` is that of the place that the host has
+// open. Answers how many bytes were read, fewer than `len` at the end of the file alone, or -1:
+// the host reads them at the place. Where `wanted` has a length then, the host reads these bytes
+// in their stead, which contain them, and gives them to `thermocline_file_fill`.
+//
+// `file` and `wanted` must not be NULL. Costs one test where no extents are kept.
+int64_t thermocline_file_read_cached(const thermocline_file *file,
+                                     uint64_t epoch,
+                                     uint64_t offset,
+                                     char *to,
+                                     size_t len,
+                                     thermocline_wanted *wanted);
+
+// Gives the `len` bytes that `thermocline_file_read_cached` wanted, as they were read at the place
+// of `epoch`. They are copied, or dropped. No pointer may be NULL.
+void thermocline_file_fill(const thermocline_file *file,
+                           uint64_t epoch,
+                           const thermocline_wanted *wanted,
+                           const char *bytes,
+                           size_t len);
 
 // To be called when the host has made the file's bytes durable, before it relies on that: makes
 // the name durable, too. Does nothing where it is.

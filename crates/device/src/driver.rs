@@ -57,6 +57,13 @@ pub trait DriverFile: Any + Send + Sync + Debug {
     /// Cuts or extends the file to `len` bytes.
     fn truncate(&self, len: u64) -> Result<()>;
 
+    /// What tells the file and the bytes that it has now from all other files of the device and
+    /// from the bytes that it had before; none where the driver cannot tell. A change within about
+    /// a second of the one before may leave it as it is.
+    fn stamp(&self) -> Result<Option<FileStamp>> {
+        Ok(None)
+    }
+
     /// Asks that the file be served by the system's page cache from here on, although the driver
     /// goes past it, and says whether it is: writes need no alignment then, and end when they are
     /// copied. For small writes that need not be durable one by one. Before any other use of the
@@ -74,6 +81,19 @@ pub trait DriverFile: Any + Send + Sync + Debug {
 
     /// For the driver, to find its own type behind a [`Handle`].
     fn as_any(&self) -> &dyn Any;
+}
+
+/// What a file system knows of a file's bytes. See [`DriverFile::stamp`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileStamp {
+    /// The file's number on its device.
+    pub number: u64,
+    /// When it was made, in nanoseconds of the file system's time; 0 where that is not kept.
+    pub born_ns: u64,
+    /// When its bytes changed last.
+    pub changed_ns: u64,
+    /// Its length in bytes.
+    pub len: u64,
 }
 
 /// What is asked of a file. Buffers are moved in and come back with the completion.
@@ -155,6 +175,17 @@ pub struct Space {
     pub free_bytes: u64,
 }
 
+/// What a device has done since it was attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceCounts {
+    /// Bytes that were read, and bytes that were written.
+    pub read_bytes: u64,
+    /// See `read_bytes`.
+    pub written_bytes: u64,
+    /// How long something was asked of it.
+    pub busy_ns: u64,
+}
+
 /// Holds a directory until it is dropped.
 pub trait DirectoryLock: Send + Sync + Debug {}
 
@@ -218,6 +249,12 @@ pub trait Driver: Send + Sync + Debug {
 
     /// Which directory it is; none where that cannot be told.
     fn directory_id(&self) -> Option<DirectoryId> {
+        None
+    }
+
+    /// What the device of the directory has done, whatever program asked for it; none where that
+    /// is not counted.
+    fn device_counts(&self) -> Option<DeviceCounts> {
         None
     }
 

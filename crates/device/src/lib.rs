@@ -43,7 +43,10 @@ pub mod tiered_files;
 
 pub use buffer::Buffer;
 pub use context::{FileContext, FileKind, Keeping, Origin};
-pub use driver::{Completion, DirectoryId, Driver, DriverFile, Handle, Operation, Queue, Request};
+pub use driver::{
+    Completion, DeviceCounts, DirectoryId, Driver, DriverFile, FileStamp, Handle, Operation, Queue,
+    Request,
+};
 pub use drivers::{DriverSpec, OwnerProcess};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{File, PendingRead, ReadAt, WriteStream, read_batch, sync_batch};

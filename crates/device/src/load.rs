@@ -23,7 +23,7 @@ use crate::profile::TierProfile;
 use crate::tier::TierIndex;
 use std::sync::Arc;
 use thermocline_foundation::Clock;
-use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::sync::{ArcSwap, Mutex};
 
 /// Levels that are told apart; deeper ones count as the last.
 const LEVELS: usize = 7;
@@ -164,7 +164,8 @@ impl Loads {
         clock: Arc<dyn Clock>,
         drivers: impl Iterator<Item = &'a Arc<dyn Driver>>,
     ) {
-        let profiles = drivers.map(|driver| Arc::new(TierProfile::of(&**driver))).collect();
+        let profiles =
+            drivers.map(|driver| ArcSwap::from_pointee(TierProfile::of(&**driver))).collect();
         *self.0.lock() = Some(Arc::new(LoadMeter::new(clock, profiles)));
     }
 
@@ -174,8 +175,29 @@ impl Loads {
         let meter = self.0.lock();
         let Some(meter) = meter.as_ref() else { return };
         let Some(profile) = meter.profiles.get(tier.position()) else { return };
-        state.profile = Arc::clone(profile);
+        state.profile = profile.load_full();
         state.load = meter.load(tier.position(), log_writes);
+    }
+
+    /// What is known of a tier's device; none where nothing is counted.
+    pub fn profile(&self, tier: TierIndex) -> Option<Arc<TierProfile>> {
+        let meter = self.0.lock();
+        Some(meter.as_ref()?.profiles.get(tier.position())?.load_full())
+    }
+
+    /// Another profile is known of a tier's device.
+    pub fn set_profile(&self, tier: TierIndex, profile: TierProfile) {
+        let meter = self.0.lock();
+        let profiles = meter.as_ref().map(|meter| &meter.profiles);
+        if let Some(known) = profiles.and_then(|profiles| profiles.get(tier.position())) {
+            known.store(Arc::new(profile));
+        }
+    }
+
+    /// Writers of a tier now.
+    pub fn writers(&self, tier: TierIndex) -> u16 {
+        let meter = self.0.lock();
+        meter.as_ref().map_or(0, |meter| meter.load(tier.position(), 0).writers_now())
     }
 
     /// A writer more on a tier.
@@ -187,7 +209,7 @@ impl Loads {
 #[derive(Debug)]
 struct LoadMeter {
     clock: Arc<dyn Clock>,
-    profiles: Vec<Arc<TierProfile>>,
+    profiles: Vec<ArcSwap<TierProfile>>,
     tiers: Mutex<Vec<Counts>>,
 }
 
@@ -214,7 +236,7 @@ impl Drop for Writing {
 
 impl LoadMeter {
     /// No writer yet.
-    fn new(clock: Arc<dyn Clock>, profiles: Vec<Arc<TierProfile>>) -> Self {
+    fn new(clock: Arc<dyn Clock>, profiles: Vec<ArcSwap<TierProfile>>) -> Self {
         let counts = vec![Counts::new(clock.now_ns()); profiles.len()];
         Self { clock, profiles, tiers: Mutex::new(counts) }
     }

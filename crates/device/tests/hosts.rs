@@ -4,11 +4,13 @@
 #![allow(clippy::disallowed_methods, reason = "the test is the host, whose files are its own")]
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use thermocline_device::file_cache::extents::Cached;
 use thermocline_device::names::NameCounts;
 use thermocline_device::{
     ErrorKind, FileClass, HostSettings, Hosts, NamedFile, Origin, SystemDevices,
@@ -187,6 +189,89 @@ fn a_table_that_is_read_much_is_copied_and_the_copy_goes_with_it_or_for_want_of_
     assert_eq!(hot.epoch().load(Acquire), 2);
 }
 
+/// Reads a file by extents as a plugin does; the answer, and whether all of it was served.
+fn read_by_extents(file: &Arc<NamedFile>) -> (Vec<u8>, bool) {
+    let (mut bytes, mut is_served) = (vec![0; 64 << 10], true);
+    for (at, part) in (0..).step_by(8192).zip(bytes.chunks_mut(8192)) {
+        let epoch = file.epoch().load(Acquire);
+        let there = fs::File::open(file.place_to_read()).unwrap();
+        match file.read_cached(epoch, at, part) {
+            Cached::Served(len) => assert_eq!(len, part.len()),
+            Cached::Missed(wanted) => {
+                is_served = false;
+                there.read_exact_at(part, at).unwrap();
+                if let Some(wanted) = wanted {
+                    let mut all = vec![0; wanted.len];
+                    there.read_exact_at(&mut all, wanted.offset).unwrap();
+                    file.fill(epoch, wanted, &all);
+                }
+            }
+        }
+    }
+    (bytes, is_served)
+}
+
+fn read_until_served(file: &Arc<NamedFile>, expected: &[u8]) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let (bytes, is_served) = read_by_extents(file);
+        assert!(bytes == expected, "it has other bytes");
+        if is_served {
+            return;
+        }
+        assert!(Instant::now() < deadline, "it is not served");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn extents_that_are_read_again_are_warm_after_a_restart_and_those_of_a_replaced_file_are_not() {
+    let place = Place::new();
+    let query = "tier=FAST:64MiB&tier=home:1GiB&placement=top_levels(0)&cache=extents\
+                 &cache_size=2MiB";
+    let bytes =
+        |number: u8| -> Vec<u8> { (0..64 << 10).map(|at| (at >> 8) as u8 ^ number).collect() };
+    let put = |hosts: &Hosts, name: &str, bytes: &[u8]| {
+        let class = FileClass { level: Some(5), ..of(name) };
+        let file = hosts.create(&place.path(name), class).unwrap().unwrap();
+        fs::write(file.place(), bytes).unwrap();
+        file.synced().unwrap();
+        Arc::clone(file.file())
+    };
+    let hosts = place.hosts(query);
+    let (file, other) = (put(&hosts, "db/1.sst", &bytes(1)), put(&hosts, "db/2.sst", &bytes(2)));
+    assert_eq!(file.place(), place.path("db/1.sst"));
+    read_until_served(&other, &bytes(2));
+    read_until_served(&file, &bytes(1));
+    assert!(hosts.report()[0].extents.unwrap().admitted >= 16);
+    drop((file, other, hosts));
+
+    let hosts = place.hosts(query);
+    let file = hosts.open(&place.path("db/1.sst")).unwrap().unwrap();
+    put(&hosts, "db/3.sst", &bytes(3));
+    read_until_served(&file, &bytes(1));
+    let extents = hosts.report()[0].extents.unwrap();
+    assert!(extents.admitted == 0 && extents.adopted >= 16, "{extents:?}");
+    // Another file under the name, and the file written in place.
+    let replaced = put(&hosts, "db/1.sst", &bytes(4));
+    read_until_served(&replaced, &bytes(4));
+    let writer = hosts.open_to_write(&place.path("db/1.sst")).unwrap().unwrap();
+    fs::write(writer.place(), bytes(5)).unwrap();
+    assert_eq!(read_by_extents(&replaced), (bytes(5), false));
+    writer.synced().unwrap();
+    drop(writer);
+    read_until_served(&replaced, &bytes(5));
+    drop((file, replaced, hosts));
+
+    // Switched off, it leaves nothing.
+    let hosts = place.hosts("tier=FAST:64MiB&tier=home:1GiB&placement=top_levels(0)");
+    drop(put(&hosts, "db/4.sst", &bytes(6)));
+    assert_eq!(hosts.report()[0].extents, None);
+    let tier = fs::read_dir(place.path("fast")).unwrap().next().unwrap().unwrap().path();
+    let names = fs::read_dir(tier).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(names.into_iter().all(|name| !name.to_str().unwrap().ends_with(".cache")));
+}
+
 #[test]
 fn upper_levels_stay_fast_as_far_as_there_is_room_for_what_the_levels_have() {
     let place = Place::new();
@@ -291,6 +376,21 @@ fn a_directory_is_renamed_also_while_a_file_of_it_is_open() {
     drop(file);
     drop(place.put(&hosts, "new/2.sst", 0));
     assert_eq!(names(&hosts, &place.path("new")), ["1.sst", "2.sst"]);
+}
+
+/// Another environment of the same host, which has no plugin, deletes files of the directory.
+#[test]
+fn a_directory_ends_also_where_the_host_deleted_names_by_itself() {
+    let place = Place::new();
+    let hosts = place.hosts("tier=FAST:1GiB&tier=home:1GiB&placement=top_levels(0)");
+    place.put(&hosts, "db/1.sst", 0);
+    place.put(&hosts, "db/2.sst", 6);
+    let second = fs::symlink_metadata(place.path("db/2.sst")).unwrap();
+    assert!(!second.is_symlink(), "one name is a link, one a plain file");
+    ["db/1.sst", "db/2.sst"].iter().for_each(|name| fs::remove_file(place.path(name)).unwrap());
+    hosts.remove_directory(&place.path("db")).unwrap();
+    assert!(!place.path("db").exists());
+    assert_eq!(fs::read_dir(place.path("fast")).unwrap().count(), 0);
 }
 
 #[test]

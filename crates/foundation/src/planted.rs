@@ -448,6 +448,9 @@ bugs! {
     /// Names over links · a copy on a faster tier stays when its file is written again · copy,
     /// append, read.
     CopyOfWrittenFileServed,
+    /// Names over links · extents are bound to the name of their file alone · reads until extents
+    /// are kept, another file under the name, read.
+    ExtentOfReplacedFileServed,
 }
 
 /// `bug` is on in this thread.

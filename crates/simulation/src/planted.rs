@@ -19,7 +19,7 @@ pub const FOUND_BY_TRANSACTIONS: [Planted; 5] = [
 
 /// Bugs of names over links, which the engine does not use; their own histories find them
 /// (`tests/names.rs`).
-pub const FOUND_BY_NAMES: [Planted; 10] = [
+pub const FOUND_BY_NAMES: [Planted; 11] = [
     Planted::LinkSwitchedUnsynced,
     Planted::OldPlaceDeletedFirst,
     Planted::HomeSyncedBeforeTier,
@@ -28,6 +28,7 @@ pub const FOUND_BY_NAMES: [Planted; 10] = [
     Planted::CopyOfReplacedFileServed,
     Planted::CopyOfWrittenFileServed,
     Planted::MovedWhileWritten,
+    Planted::ExtentOfReplacedFileServed,
     Planted::LinkedNamesShareFile,
     Planted::LostLinkDropped,
 ];

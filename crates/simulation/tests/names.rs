@@ -18,10 +18,12 @@ fn synced_files_keep_name_and_bytes_whatever_call_a_crash_follows() {
         all.copies += counts.copies;
         all.stayed += counts.stayed;
         all.announced += counts.announced;
+        all.served += counts.served;
         all.restarts += counts.restarts;
     }
     assert!(all.images > 20_000 && all.moves > 60 && all.replaced > 15, "{all:?}");
     assert!(all.copies > 30 && all.stayed > 10 && all.announced > 10, "{all:?}");
+    assert!(all.served > 20, "{all:?}");
     assert!(all.overflows > 5 && all.links > 10 && all.restarts > 40, "{all:?}");
 }
 

@@ -3,12 +3,14 @@
 //! ```text
 //!   torture kill  --rounds 500     kill -9 of a child, mostly during flushes and compactions
 //!   torture power --rounds 1000    ext4 on loop devices, cut off while the store writes; root
+//!   torture plugin --kills 500     RocksDB's stress test over tiers; --power-cuts 200
 //!   torture clean                  unmounts, detaches and removes what killed runs left
 //!
 //!   history.rs  what writers write, and the model      ledger.rs  how far writers came
 //!   life.rs     a store at work until it ends          oracle.rs  what must hold afterwards
 //!   kill.rs     the rounds of kills                    power.rs   the rounds of cuts
 //!   block_device.rs  ext4 on a loop device             report.rs  progress and result
+//!   plugin/     another engine's test over tiers
 //! ```
 //! The simulation (`crates/simulation`) covers far more histories; this is here because a simulated
 //! device is an opinion about what a kernel does. Exit status: 0 all well or skipped with the
@@ -26,6 +28,7 @@ mod kill;
 mod ledger;
 mod life;
 mod oracle;
+mod plugin;
 mod power;
 mod report;
 
@@ -67,6 +70,8 @@ enum Command {
     Kill(RunArguments),
     /// Cuts the power of two ext4 file systems on loop devices; needs root, else it is skipped
     Power(RunArguments),
+    /// Kills RocksDB's own stress test over tiers, or cuts its power; compares with what it expects
+    Plugin(plugin::PluginArguments),
     /// Unmounts, detaches and removes what earlier runs left
     Clean(Place),
     #[command(hide = true)]
@@ -226,6 +231,7 @@ fn main() -> ExitCode {
     let (mode, arguments) = match arguments.command {
         Command::Kill(arguments) => ("kill", arguments),
         Command::Power(arguments) => ("power", arguments),
+        Command::Plugin(arguments) => return plugin::main(&arguments),
         Command::Child { dir, epoch, life, asynchronous } => {
             let epoch = Epoch::new(epoch).asynchronous(asynchronous);
             eprintln!("{}", kill::child(&dir, &epoch, life));

@@ -50,6 +50,11 @@ impl Run {
         self.bar.inc(1);
     }
 
+    /// A round of another report went well.
+    pub fn tick(&self) {
+        self.bar.inc(1);
+    }
+
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }

@@ -30,6 +30,11 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
+/// What is preloaded.
+pub fn shim(folder: &Path) -> PathBuf {
+    folder.join("libthermocline_preload.so")
+}
+
 /// What is the same for all hosts.
 pub fn shared(folder: &Path) -> Result<Outcome, String> {
     // Without the engine, of which a plugin needs nothing.
@@ -44,7 +49,7 @@ pub fn shared(folder: &Path) -> Result<Outcome, String> {
     // Removed first: a process that has it loaded keeps its own.
     let _ = fs::remove_file(&to);
     fs::copy(&from, &to).map_err(|error| format!("cannot copy {}: {error}", from.display()))?;
-    let shim = folder.join("libthermocline_preload.so").display().to_string();
+    let shim = shim(folder).display().to_string();
     let mut arguments = words(&["-std=c11", "-O2", "-fPIC", "-shared"]);
     arguments.extend(words(&WARNINGS));
     arguments.extend(words(&["plugins/preload/preload.c", "-o", &shim]));

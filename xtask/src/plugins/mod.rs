@@ -137,6 +137,19 @@ fn tested(choice: &checks::Choice) -> bool {
     })
 }
 
+/// What `torture plugin` runs, as its arguments: RocksDB's stress test, and the shim that puts it
+/// over tiers. Built where they are not.
+pub fn stress_programs() -> Result<Vec<String>, String> {
+    let folder = folder();
+    build::shared(&folder)?;
+    if let Outcome::Skipped(missing) = build::row(&ROCKSDB_11, &folder)? {
+        return Err(format!("{}: {missing}", ROCKSDB_11.name));
+    }
+    let program = crate::rivals::db_stress()?.display().to_string();
+    let shim = build::shim(&folder).display().to_string();
+    Ok(["--db-stress".to_owned(), program, "--shim".to_owned(), shim].to_vec())
+}
+
 fn report(name: &str, outcome: Result<Outcome, String>) -> bool {
     match outcome {
         Ok(Outcome::Passed(text)) => println!("plugins: {name}: passed: {text}"),

@@ -65,7 +65,7 @@ impl Rig {
     }
 
     pub fn shim(&self) -> PathBuf {
-        self.plugins.join("libthermocline_preload.so")
+        super::build::shim(&self.plugins)
     }
 
     /// A tool with its database, as it is installed.

@@ -14,7 +14,7 @@ const EMPTY_NAMES: [&str; 10] = [
 /// `fuzz` see everything.
 const ARROWS: [(&str, &[&str]); 14] = [
     ("foundation", &[]),
-    ("device", &["foundation"]),
+    ("device", &["foundation", "popularity"]),
     ("log", &["foundation", "device"]),
     ("table", &["foundation", "device"]),
     ("pmem", &["foundation", "device"]),

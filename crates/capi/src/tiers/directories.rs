@@ -29,9 +29,13 @@ handle!(Tiers of Hosts, "the tiers");
 /// `thermocline://?tier=/mnt/nvme/app:20GiB&tier=home:400GiB` names tiers by PATH:CAPACITY; `home`
 /// is the directory itself. More settings: `placement=parallelism` (default), `room`, `fill_first`,
 /// `log_only`, `top_levels(N)`; `move_threads=auto` (default) or 1 to 16; `cache=off` (default) or
-/// `files`, which copies files that are read much to the next faster tier; `hit_percent=90`, the
-/// share of reads that is enough. In values `%XX` stands
-/// for a byte. `thermocline:///etc/app.toml` reads the same from a file.
+/// `files`, which copies files that are read much to the next faster tier, or `extents`, which
+/// keeps parts of files that are read again on the fastest one, also over a restart;
+/// `hit_percent=90`, the share of reads that is enough for `files`; `profile=online` (default),
+/// which learns what devices can do from the host's traffic, or `fixed`; `cache_extent=8KiB`, a
+/// power of two up to 1 MiB, and
+/// `cache_size=4GiB`, what extents may take at most. In values `%XX` stands for a byte.
+/// `thermocline:///etc/app.toml` reads the same from a file.
 ///
 /// THERMOCLINE_INVALID names the part of the URI that is wrong.
 #[unsafe(no_mangle)]

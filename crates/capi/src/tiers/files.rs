@@ -10,13 +10,25 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
+use thermocline_device::file_cache::extents::{self, Cached};
 use thermocline_device::{FileClass, Heat, Holds, NamedFile, Origin, Writer};
+use thermocline_foundation::FileNumber;
+use thermocline_foundation::threads::catch_panic;
 
 /// What a handle of a file was opened for.
 #[derive(Debug)]
 pub enum Opened {
     ToRead(Arc<NamedFile>),
     ToWrite(Writer),
+}
+
+impl Opened {
+    fn file(&self) -> &Arc<NamedFile> {
+        match self {
+            Self::ToRead(file) => file,
+            Self::ToWrite(writer) => writer.file(),
+        }
+    }
 }
 
 impl Deref for Opened {
@@ -196,6 +208,74 @@ pub unsafe extern "C" fn thermocline_file_epoch(file: *const File) -> u64 {
 pub unsafe extern "C" fn thermocline_file_was_read(file: *const File) {
     // SAFETY: the header asks for it.
     unsafe { &*file }.held().of.was_read();
+}
+
+/// Bytes of a file that are wanted for a cache of extents: `len` at `offset`; none where `len` is
+/// 0.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Bytes from the start of the file.
+    pub offset: u64,
+    /// How many.
+    pub len: u64,
+    /// What the library knows the file by.
+    pub file: u64,
+}
+
+/// Reads up to `len` bytes at `offset` into `to` from extents on the fastest tier
+/// (`cache=extents`), if all of them are there. `epoch` is that of the place that the host has
+/// open. Answers how many bytes were read, fewer than `len` at the end of the file alone, or -1:
+/// the host reads them at the place. Where `wanted` has a length then, the host reads these bytes
+/// in their stead, which contain them, and gives them to `thermocline_file_fill`.
+///
+/// `file` and `wanted` must not be NULL. Costs one test where no extents are kept.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thermocline_file_read_cached(
+    file: *const File,
+    epoch: u64,
+    offset: u64,
+    to: *mut c_char,
+    len: usize,
+    wanted: *mut Wanted,
+) -> i64 {
+    // SAFETY: the header asks for both.
+    let (opened, wanted) = unsafe { (&(*file).held().of, &mut *wanted) };
+    *wanted = Wanted { offset: 0, len: 0, file: 0 };
+    if to.is_null() || len == 0 || !opened.keeps_extents() {
+        return -1;
+    }
+    // SAFETY: the caller lends so many bytes for the call.
+    let to = unsafe { std::slice::from_raw_parts_mut(to.cast::<u8>(), len) };
+    match catch_panic(|| opened.file().read_cached(epoch, offset, to)) {
+        Ok(Cached::Served(got)) => got as i64,
+        Ok(Cached::Missed(Some(bytes))) => {
+            let extents::Wanted { offset, len, file } = bytes;
+            *wanted = Wanted { offset, len: len as u64, file: file.0 };
+            -1
+        }
+        Ok(Cached::Missed(None)) | Err(_) => -1,
+    }
+}
+
+/// Gives the `len` bytes that `thermocline_file_read_cached` wanted, as they were read at the place
+/// of `epoch`. They are copied, or dropped. No pointer may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thermocline_file_fill(
+    file: *const File,
+    epoch: u64,
+    wanted: *const Wanted,
+    bytes: *const c_char,
+    len: usize,
+) {
+    // SAFETY: the header asks for it; the bytes are lent for the call.
+    let (opened, wanted, bytes) = unsafe {
+        (&(*file).held().of, *wanted, std::slice::from_raw_parts(bytes.cast::<u8>(), len))
+    };
+    let Wanted { offset, len, file } = wanted;
+    let wanted = extents::Wanted { offset, len: len as usize, file: FileNumber(file) };
+    // What is not taken is read again.
+    drop(catch_panic(|| opened.file().fill(epoch, wanted, bytes)));
 }
 
 /// To be called when the host has made the file's bytes durable, before it relies on that: makes

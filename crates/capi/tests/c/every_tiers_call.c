@@ -102,6 +102,13 @@ static void files(thermocline_tiers *tiers) {
     OK(thermocline_tiers_open_file(tiers, at("db/1.sst"), &other, &why));
     CHECK(other != NULL);
     thermocline_file_was_read(other);
+    thermocline_wanted wanted = {1, 1, 1};
+    uint64_t epoch = thermocline_file_epoch(other);
+    char bytes[8];
+    /* What lies on the fastest tier has no extents. */
+    CHECK(thermocline_file_read_cached(other, epoch, 0, bytes, sizeof bytes, &wanted) == -1);
+    CHECK(wanted.len == 0);
+    thermocline_file_fill(other, epoch, &wanted, bytes, sizeof bytes);
     INVALID(thermocline_file_continue_elsewhere(other, 4, &why));
     thermocline_file_close(other);
     OK(thermocline_tiers_open_file_to_write(tiers, at("db/1.sst"), &other, &why));

@@ -13,12 +13,14 @@
 //!
 //! Threads: shared freely; see the contract in `driver.rs`.
 
+use super::block_device;
 use super::disk::{self, Disk};
 use super::pool::{Pool, PoolQueue};
 use super::ring::{self, RingQueue};
 use crate::buffer::{Buffer, PAGE_BYTES};
 use crate::driver::{
-    Completion, DirectoryId, DirectoryLock, Driver, Entry, Handle, Operation, Queue, Space,
+    Completion, DeviceCounts, DirectoryId, DirectoryLock, Driver, Entry, Handle, Operation, Queue,
+    Space,
 };
 use crate::error::{Error, ErrorKind, Result};
 use rustix::fd::OwnedFd;
@@ -187,6 +189,10 @@ impl Driver for DirectDriver {
 
     fn directory_id(&self) -> Option<DirectoryId> {
         self.disk.id()
+    }
+
+    fn device_counts(&self) -> Option<DeviceCounts> {
+        self.disk.id().and_then(block_device::counts)
     }
 
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {

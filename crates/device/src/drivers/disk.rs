@@ -18,11 +18,13 @@
 use super::directory_lock::{self, DiskLock};
 use crate::buffer::Buffer;
 use crate::driver::{
-    Completion, DirectoryId, DirectoryLock, DriverFile, Entry, Handle, Operation, Space,
+    Completion, DirectoryId, DirectoryLock, DriverFile, Entry, FileStamp, Handle, Operation, Space,
 };
 use crate::error::{Error, ErrorKind, Result};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, Mode, OFlags};
+use rustix::fs::{
+    AtFlags, Dir, FallocateFlags, FileType, Mode, OFlags, StatxFlags, StatxTimestamp,
+};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2, retry_on_intr};
 use std::any::Any;
 use std::fmt::Display;
@@ -394,6 +396,19 @@ impl DriverFile for DiskFile {
     fn truncate(&self, len: u64) -> Result<()> {
         retry_on_intr(|| rustix::fs::ftruncate(&self.descriptor, len))
             .map_err(|errno| self.failure(&format!("set the length to {len} of"), errno))
+    }
+
+    fn stamp(&self) -> Result<Option<FileStamp>> {
+        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let stat = rustix::fs::statx(&self.descriptor, "", AtFlags::EMPTY_PATH, wanted)
+            .map_err(|errno| self.failure("look at", errno))?;
+        let ns = |time: StatxTimestamp| {
+            (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec.into())
+        };
+        let is_born = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
+        let born_ns = if is_born { ns(stat.stx_btime) } else { 0 };
+        let (number, changed_ns, len) = (stat.stx_ino, ns(stat.stx_mtime), stat.stx_size);
+        Ok(Some(FileStamp { number, born_ns, changed_ns, len }))
     }
 
     fn use_page_cache(&self) -> Result<bool> {

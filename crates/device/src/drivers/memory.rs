@@ -7,7 +7,8 @@
 use super::disk::check_name;
 use crate::buffer::Buffer;
 use crate::driver::{
-    Completion, DirectoryLock, Driver, DriverFile, Entry, Handle, Operation, Queue, Request, Space,
+    Completion, DeviceCounts, DirectoryLock, Driver, DriverFile, Entry, FileStamp, Handle,
+    Operation, Queue, Request, Space,
 };
 use crate::error::{Error, ErrorKind, Result};
 use std::any::Any;
@@ -29,6 +30,7 @@ pub struct MemoryDriver {
 #[derive(Debug, Default)]
 struct Directory {
     room: Arc<Room>,
+    device_counts: Mutex<Option<DeviceCounts>>,
     names: Mutex<BTreeMap<String, Named>>,
     /// Names that are locked: for one (none), or for so many that read.
     locked: Mutex<BTreeMap<String, Option<u64>>>,
@@ -44,8 +46,14 @@ enum Named {
 #[derive(Debug, Default)]
 struct MemoryFile {
     room: Arc<Room>,
+    /// None has the number of another.
+    number: u64,
+    changes: AtomicU64,
     bytes: RwLock<Vec<u8>>,
 }
+
+/// Files made so far, in all directories.
+static MADE: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes that the files of a directory may take, and take.
 #[derive(Debug, Default)]
@@ -101,6 +109,11 @@ impl MemoryDriver {
         *self.directory.room.capacity_bytes.lock() = Some(bytes);
     }
 
+    /// From now on its device is said to have done so much.
+    pub fn set_device_counts(&self, counts: DeviceCounts) {
+        *self.directory.device_counts.lock() = Some(counts);
+    }
+
     fn find(&self, action: &str, name: &str) -> Result<Arc<MemoryFile>> {
         match self.directory.names.lock().get(name) {
             Some(Named::File(file)) => Ok(Arc::clone(file)),
@@ -142,6 +155,12 @@ impl DriverFile for MemoryFile {
         Ok(self.bytes.read().len() as u64)
     }
 
+    fn stamp(&self) -> Result<Option<FileStamp>> {
+        let bytes = self.bytes.read();
+        let (changed_ns, len) = (self.changes.load(Relaxed), bytes.len() as u64);
+        Ok(Some(FileStamp { number: self.number, born_ns: 0, changed_ns, len }))
+    }
+
     fn allocate(&self, len: u64) -> Result<()> {
         self.extend(&mut self.bytes.write(), Some(len))
     }
@@ -168,6 +187,7 @@ impl Drop for MemoryFile {
 impl MemoryFile {
     /// Makes it at least `end` bytes long; `None` is an end that has no number.
     fn extend(&self, bytes: &mut Vec<u8>, end: Option<u64>) -> Result<()> {
+        self.changes.fetch_add(1, Relaxed);
         let end = end.filter(|end| *end <= FILE_BYTES_MAX).map(|end| end as usize);
         let grown = end.map(|end| end.saturating_sub(bytes.len()));
         let reserved = grown.filter(|grown| bytes.try_reserve(*grown).is_ok());
@@ -264,7 +284,9 @@ impl Driver for MemoryDriver {
 
     fn create(&self, name: &str) -> Result<Handle> {
         let room = Arc::clone(&self.directory.room);
-        let file = Arc::new(MemoryFile { room, bytes: RwLock::default() });
+        let number = MADE.fetch_add(1, Relaxed) + 1;
+        let (changes, bytes) = (AtomicU64::new(0), RwLock::default());
+        let file = Arc::new(MemoryFile { room, number, changes, bytes });
         self.put("create", name, Named::File(Arc::clone(&file)))?;
         Ok(file)
     }
@@ -304,6 +326,10 @@ impl Driver for MemoryDriver {
 
     fn space(&self) -> Result<Space> {
         Ok(self.directory.room.space())
+    }
+
+    fn device_counts(&self) -> Option<DeviceCounts> {
+        *self.directory.device_counts.lock()
     }
 
     fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {

@@ -6,8 +6,10 @@
 //!   direct.rs      O_DIRECT                              /  pool.rs  batches on threads
 //!   ring.rs        batches through io_uring                 (unsafe)
 //!   memory.rs      a directory in memory
-//!   emulated.rs    any of these, slowed down to a device model (model.rs, profiles.rs)
+//!   emulated.rs    any of these, slowed down to a device model (model.rs, write_curve.rs,
+//!                  profiles.rs)
 //!   host_files.rs  files that are not the store's own: what a loader reads, what a tool writes
+//!   block_device.rs what the kernel counts of a device
 //!   directories.rs making, removing and looking at directories
 //!   directory_lock.rs holding a directory, alone or beside other readers
 //!   owner_process.rs which process something belongs to, after a fork (unsafe)
@@ -20,6 +22,7 @@
 //! `unsafe` of this crate lives below this module, nowhere else; today in `ring.rs`,
 //! `owner_process.rs`, `forking.rs`, `mapped.rs` and `power_switch.rs`.
 
+mod block_device;
 pub mod direct;
 pub mod directories;
 mod directory_lock;
@@ -40,6 +43,7 @@ pub mod power_switch;
 pub mod profiles;
 mod ring;
 pub mod spec;
+mod write_curve;
 
 pub use direct::{Batches, DirectDriver};
 pub use directories::{create_directory, directory_is_mount_point, remove_empty_directory};
@@ -51,3 +55,4 @@ pub use owner_process::OwnerProcess;
 pub use posix::PosixDriver;
 pub use profiles::Profile;
 pub use spec::DriverSpec;
+pub use write_curve::WriteCurve;

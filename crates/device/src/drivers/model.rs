@@ -19,11 +19,14 @@
 //! 2. With `n` channels, latency `l` and bandwidth `b`: at most `n / l` requests and `b` bytes a
 //!    second; a lone request of `len` bytes takes `l + len / b`.
 //!
+//! A device may have a curve of writes by writers instead (`write_curve.rs`).
+//!
 //! What it leaves out: caches and garbage collection of the drive, the interplay of reads and
 //! writes beyond shared channels, and bursts above a rate limit.
 //!
 //! Threads: `schedule` may be called from any.
 
+use super::write_curve::{WriteCurve, WriteQueue};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -58,6 +61,10 @@ pub struct DeviceModel {
     /// that need not move.
     #[serde(default)]
     pub sequential_is_free: bool,
+    /// How many writes a second so many writers reach, where they hinder each other. Writes have
+    /// neither latency nor bandwidth nor channels of their own then.
+    #[serde(default, skip_serializing_if = "WriteCurve::is_empty")]
+    pub write_curve: WriteCurve,
 }
 
 /// What is asked of the device.
@@ -87,6 +94,8 @@ struct Booked {
     channels: BinaryHeap<Reverse<u64>>,
     reads: Lane,
     writes: Lane,
+    /// Those of a device that has a curve.
+    curved: WriteQueue,
     /// When the newest sync that was booked starts and ends.
     sync: (u64, u64),
     head: Option<Position>,
@@ -114,8 +123,8 @@ fn latency_ns(latency: Duration) -> u64 {
 impl Schedule {
     pub(crate) fn new(model: DeviceModel) -> Self {
         let channels = (0..model.channels.max(1)).map(|_| Reverse(0)).collect();
-        let (reads, writes) = (Lane::default(), Lane::default());
-        let booked = Booked { channels, reads, writes, sync: (0, 0), head: None };
+        let (reads, writes, curved) = (Lane::default(), Lane::default(), WriteQueue::default());
+        let booked = Booked { channels, reads, writes, curved, sync: (0, 0), head: None };
         Self { model, booked: Mutex::new(booked) }
     }
 
@@ -128,6 +137,12 @@ impl Schedule {
             Access::Sync => return booked.sync(now_ns, latency_ns(model.sync_latency)),
             Access::Read { position, len } | Access::Write { position, len, .. } => (position, len),
         };
+        if let Access::Write { durable, .. } = access
+            && !model.write_curve.is_empty()
+        {
+            let done = booked.curved.book(&model.write_curve, now_ns, len);
+            return done.saturating_add(if durable { latency_ns(model.sync_latency) } else { 0 });
+        }
         let channel_free = booked.channels.pop().map_or(0, |Reverse(free)| free);
         let start = now_ns.max(channel_free);
         let is_free = booked.follows(model, position, len);
@@ -204,6 +219,7 @@ mod tests {
             read_iops_max: None,
             write_iops_max: None,
             sequential_is_free: false,
+            write_curve: WriteCurve::default(),
         }
     }
 
@@ -283,6 +299,45 @@ mod tests {
         assert_eq!(device.schedule(0, at(1, 1_000)), 102_000);
         assert_eq!(device.schedule(0, at(2, 2_000)), 203_000, "another file is elsewhere");
         assert_eq!(device.schedule(0, at(2, 2_000)), 304_000, "going back is a move");
+    }
+
+    #[test]
+    fn writes_on_a_curve_hinder_each_other_and_leave_reads_alone() {
+        let mut figures = model();
+        figures.write_curve = WriteCurve::new(vec![(1, 100_000), (2, 50_000)]);
+        let device = Schedule::new(figures);
+        let done: Vec<u64> = (0..3).map(|_| device.schedule(0, write(0))).collect();
+        assert_eq!(done, [10_000, 30_000, 50_000]);
+        assert_eq!(device.schedule(0, read(0)), 100_000);
+        let durable = Access::Write { position: START, len: 0, durable: true };
+        assert_eq!(device.schedule(60_000, durable), 1_070_000);
+    }
+
+    #[test]
+    fn a_profile_of_persistent_memory_has_its_knee_at_four_writers() {
+        use crate::drivers::Profile;
+        use crate::profile::{Curve, Point};
+        let blocks: u64 = 500;
+        let reached = |profile: Profile, workers: u16| {
+            let device = Schedule::new(profile.model());
+            let mut next = vec![0; workers.into()];
+            for _ in 0..blocks {
+                // Each worker writes its next block when the last one is done.
+                next.iter_mut().for_each(|done| *done = device.schedule(*done, write(64 << 10)));
+            }
+            let bytes = blocks * u64::from(workers) * (64 << 10);
+            let bytes_per_s = bytes * 1_000_000_000 / next.iter().max().unwrap();
+            Point { workers, bytes_per_s }
+        };
+        for (profile, best) in [(Profile::Dcpmm, 2_048_000_000), (Profile::DcpmmTenth, 204_800_000)]
+        {
+            let points = [1, 2, 4, 8, 16, 32, 64].map(|workers| reached(profile, workers));
+            let curve = Curve::new(points.to_vec());
+            assert_eq!(curve.useful_workers(), Some(4), "{points:?}");
+            let found = curve.bytes_per_s_max().unwrap();
+            assert!(found.abs_diff(best) < best / 50, "{profile}: {found}");
+            assert!(points[6].bytes_per_s * 5 < found * 2, "{points:?}");
+        }
     }
 
     #[test]

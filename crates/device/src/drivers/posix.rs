@@ -5,10 +5,12 @@
 //!
 //! Threads: shared freely; see the contract in `driver.rs`.
 
+use super::block_device;
 use super::disk::{self, Disk};
 use super::pool::{Pool, PoolQueue};
 use crate::driver::{
-    Completion, DirectoryId, DirectoryLock, Driver, Entry, Handle, Operation, Queue, Space,
+    Completion, DeviceCounts, DirectoryId, DirectoryLock, Driver, Entry, Handle, Operation, Queue,
+    Space,
 };
 use crate::error::Result;
 use rustix::fs::OFlags;
@@ -85,6 +87,10 @@ impl Driver for PosixDriver {
 
     fn directory_id(&self) -> Option<DirectoryId> {
         self.disk.id()
+    }
+
+    fn device_counts(&self) -> Option<DeviceCounts> {
+        self.disk.id().and_then(block_device::counts)
     }
 
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {

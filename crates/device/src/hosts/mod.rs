@@ -4,7 +4,7 @@
 //! ```text
 //!   mod.rs       Hosts: the calls, by paths     settings.rs  what a URI says
 //!   mover.rs     moves, copies in the background  plain.rs     files that are on no tier
-//!   report.rs    figures
+//!   report.rs    figures                          sampler.rs    what devices do
 //!
 //!   Hosts   /db, /backup/private/1 ...   one Names for each, opened when it is first asked for
 //! ```
@@ -20,16 +20,18 @@
 //!
 //! Locks: `open` while a directory is opened; `moving` for a round of moves in one of them, before
 //! `open`. Both before those of a [`Names`].
-//! Threads: everything is shared freely; one thread moves files, until the value is dropped.
+//! Threads: everything is shared freely; one thread moves files and one looks at devices, until the
+//! value is dropped.
 
 mod mover;
 mod plain;
 mod report;
+mod sampler;
 mod settings;
 
 pub use plain::HostEntry;
 pub use report::{HostReport, LevelReport, TierReport};
-pub use settings::{HostCache, HostSettings, HostTier, SCHEME};
+pub use settings::{HostCache, HostProfile, HostSettings, HostTier, SCHEME};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::names::{WeakNames, is_hidden};
@@ -37,18 +39,20 @@ use crate::placement::{BandwidthSettings, ByLevelSettings, Placement, PlacementC
 use crate::tiered_files::Devices;
 use crate::{FileClass, Holds, NamedFile, Names, Writer};
 use mover::Mover;
+use sampler::Sampler;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline_foundation::Clock;
 use thermocline_foundation::sync::atomic::AtomicU32;
 use thermocline_foundation::sync::atomic::Ordering::AcqRel;
-use thermocline_foundation::sync::{Condvar, Mutex, MutexGuard};
+use thermocline_foundation::sync::{Mutex, MutexGuard};
 
 /// See the module.
 #[derive(Debug)]
 pub struct Hosts {
     shared: Arc<Shared>,
+    _sampler: Option<Sampler>,
     _mover: Mover,
 }
 
@@ -62,8 +66,7 @@ struct Shared {
     moving: Mutex<()>,
     /// Calls that wait for that.
     waiting: AtomicU32,
-    work: Mutex<mover::Work>,
-    changed: Condvar,
+    waker: Arc<mover::Waker>,
 }
 
 /// The managed directories that were asked for.
@@ -144,11 +147,12 @@ impl Hosts {
             open: Mutex::default(),
             moving: Mutex::default(),
             waiting: AtomicU32::new(0),
-            work: Mutex::default(),
-            changed: Condvar::new(),
+            waker: Arc::default(),
         });
         let mover = Mover::start(Arc::clone(&shared))?;
-        Ok(Self { shared, _mover: mover })
+        let is_sampled = shared.settings.profile == HostProfile::Online && shared.counts_writers();
+        let sampler = is_sampled.then(|| Sampler::start(Arc::clone(&shared))).transpose()?;
+        Ok(Self { shared, _sampler: sampler, _mover: mover })
     }
 
     /// Makes a file under a path that may be in use; the directory is managed from then on. None
@@ -162,7 +166,7 @@ impl Hosts {
         }
         let at = At::new(path)?;
         let file = self.shared.names_to_write(&at.directory)?.create(&at.name, class)?;
-        self.shared.wake();
+        self.shared.waker.wake();
         Ok(Some(file))
     }
 
@@ -285,7 +289,7 @@ impl Hosts {
         let at = At::new(path)?;
         if let Some(names) = self.shared.names(&at.directory)? {
             names.set_level(&at.name, level);
-            self.shared.wake();
+            self.shared.waker.wake();
         }
         Ok(())
     }
@@ -391,11 +395,19 @@ impl Shared {
     }
 
     fn opened(&self, open: &mut Directories, directory: &Path, names: Names) -> Names {
-        if self.settings.placement == PlacementChoice::Parallelism {
+        if self.counts_writers() {
             names.measure_load(Arc::clone(&self.clock));
         }
+        let waker = Arc::clone(&self.waker);
+        let wake = Arc::new(move || waker.wake());
+        names.keep_extents(self.settings.extents(), Arc::clone(&self.clock), wake);
         open.open.insert(directory.to_owned(), names.clone());
         names
+    }
+
+    /// Placement asks for writers.
+    fn counts_writers(&self) -> bool {
+        self.settings.placement == PlacementChoice::Parallelism
     }
 
     fn between(&self, from: &At, to: &At) -> Result<Between> {

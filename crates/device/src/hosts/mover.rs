@@ -10,6 +10,7 @@
 //! 4. A move or copy that failed is tried again in the next second. The file stays where it is.
 //! 5. Copies are made after moves, by as many threads as the devices can use then, one each in a
 //!    second: the hit ratio of a second says what the next copy is for.
+//! 6. What readers filled into extents is written when it wakes the thread.
 //!
 //! Threads: one of its own, and those of a round of moves, which end with it.
 
@@ -18,28 +19,60 @@ use crate::error::{Error, Result};
 use crate::names::Names;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use thermocline_foundation::sync::atomic::AtomicBool;
 use thermocline_foundation::sync::atomic::Ordering::{Acquire, Release};
+use thermocline_foundation::sync::{Condvar, Mutex};
 use thermocline_foundation::threads::{self, JoinHandle};
 
-const PERIOD: std::time::Duration = std::time::Duration::from_secs(1);
+const PERIOD: Duration = Duration::from_secs(1);
 
 /// What the thread is told.
 #[derive(Debug, Default)]
-pub(super) struct Work {
+struct Work {
     is_woken: bool,
     is_over: bool,
 }
 
-impl Shared {
-    /// There may be something to move.
-    pub(super) fn wake(&self) {
+/// Wakes the thread.
+#[derive(Debug, Default)]
+pub(super) struct Waker {
+    work: Mutex<Work>,
+    changed: Condvar,
+}
+
+impl Waker {
+    /// There may be something to move, or to keep.
+    pub fn wake(&self) {
         let mut work = self.work.lock();
         if !work.is_woken {
             work.is_woken = true;
             drop(work);
             self.changed.notify_all();
         }
+    }
+
+    /// The thread is to end.
+    pub fn end(&self) {
+        self.work.lock().is_over = true;
+        self.changed.notify_all();
+    }
+
+    fn is_over(&self) -> bool {
+        self.work.lock().is_over
+    }
+
+    /// Waits for a waking, and for `period` at most; false once it is over.
+    pub fn wait(&self, period: Option<Duration>) -> bool {
+        let mut work = self.work.lock();
+        if !work.is_woken && !work.is_over {
+            match period {
+                Some(period) => drop(self.changed.wait_for(&mut work, period)),
+                None => self.changed.wait(&mut work),
+            }
+        }
+        work.is_woken = false;
+        !work.is_over
     }
 }
 
@@ -61,8 +94,7 @@ impl Mover {
 
 impl Drop for Mover {
     fn drop(&mut self) {
-        self.shared.work.lock().is_over = true;
-        self.shared.changed.notify_all();
+        self.shared.waker.end();
         if let Some(thread) = self.thread.take().filter(|thread| !threads::is_current(thread)) {
             // It moved what it could, whatever became of it.
             drop(thread.join());
@@ -98,6 +130,10 @@ impl Shared {
                     names.end_window();
                     self.copy_files(&names);
                 }
+                while !self.is_awaited() && names.tend_extents() {}
+                if seconds > 0 {
+                    names.write_gathered_extents();
+                }
             }
         }
     }
@@ -106,15 +142,7 @@ impl Shared {
     fn wait_for_work(&self) -> bool {
         // A file that is made after this look wakes the thread.
         let has_writers = self.open.lock().open.values().any(Names::is_writer);
-        let mut work = self.work.lock();
-        if !work.is_woken && !work.is_over {
-            match has_writers {
-                true => drop(self.changed.wait_for(&mut work, PERIOD)),
-                false => self.changed.wait(&mut work),
-            }
-        }
-        work.is_woken = false;
-        !work.is_over
+        self.waker.wait(has_writers.then_some(PERIOD))
     }
 
     /// A call waits until no file moves.
@@ -125,7 +153,7 @@ impl Shared {
     fn move_files(&self, names: &Names) {
         let threads = || self.settings.move_threads.unwrap_or_else(|| names.move_threads());
         let is_ended = AtomicBool::new(false);
-        let goes_on = || !is_ended.load(Acquire) && !self.is_awaited() && !self.work.lock().is_over;
+        let goes_on = || !is_ended.load(Acquire) && !self.is_awaited() && !self.waker.is_over();
         let mover = |place: u16| {
             while goes_on() && place < threads() {
                 match names.move_next() {

@@ -1,6 +1,8 @@
 //! Figures of a host's directory, by tier and level.
 
+use crate::file_cache::ExtentCounts;
 use crate::names::{NameCounts, NamedTier, Names};
+use crate::profile::Source;
 use crate::{Holds, NamedInfo};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -15,6 +17,8 @@ pub struct HostReport {
     pub tiers: Vec<TierReport>,
     /// What happened since it was opened.
     pub counts: NameCounts,
+    /// Of these in the cache of extents; none where none are kept.
+    pub extents: Option<ExtentCounts>,
 }
 
 /// A tier of it.
@@ -30,6 +34,8 @@ pub struct TierReport {
     pub device_free_bytes: Option<u64>,
     /// Writers beyond which the device gets no faster; none where that is not known.
     pub useful_writers: Option<u16>,
+    /// Where that is known from.
+    pub profile_source: Source,
     /// Copies of files of slower tiers, and bytes that they take.
     pub copies: u64,
     /// See `copies`.
@@ -57,7 +63,8 @@ impl HostReport {
     pub(super) fn of(names: &Names) -> Self {
         let files = names.files();
         let tiers = names.tiers().iter().map(|tier| TierReport::of(tier, &files)).collect();
-        Self { directory: names.path().to_owned(), tiers, counts: names.counts() }
+        let extents = names.extent_counts();
+        Self { directory: names.path().to_owned(), tiers, counts: names.counts(), extents }
     }
 }
 
@@ -82,6 +89,7 @@ impl TierReport {
             used_bytes: tier.used_bytes,
             device_free_bytes: tier.space.map(|space| space.free_bytes),
             useful_writers: tier.profile.write.useful_workers(),
+            profile_source: tier.profile.source,
             copies: tier.copies,
             copied_bytes: tier.copied_bytes,
             reads: tier.reads,

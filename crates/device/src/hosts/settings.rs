@@ -16,6 +16,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::file_cache::trigger::HIT_PERCENT;
+use crate::names::ExtentSettings;
 use crate::placement::PlacementChoice;
 use crate::pool_size::THREADS_MAX;
 use crate::tier::TierSpec;
@@ -59,6 +60,18 @@ pub struct HostSettings {
     /// below it, files are copied. To be raised where reads matter more than the writes of copies.
     #[serde(default = "hit_percent")]
     pub hit_percent: u8,
+    /// What is known of the devices with `placement=parallelism`. Default `online`. To be `fixed`
+    /// where other programs write to the same devices.
+    #[serde(default)]
+    pub profile: HostProfile,
+    /// Bytes of an extent, a power of two from 4 KiB to 1 MiB; default 8 KiB. To be raised where
+    /// blocks of tables are larger.
+    #[serde(default = "extent")]
+    pub cache_extent: ByteSize,
+    /// Bytes that extents may take of the fastest tier. Default: what the host's files leave. To be
+    /// set where the device, or the memory of about ten bytes an extent, is to be left to others.
+    #[serde(default)]
+    pub cache_size: Option<ByteSize>,
 }
 
 /// What is copied to faster tiers for reads.
@@ -70,6 +83,28 @@ pub enum HostCache {
     Off,
     /// Whole files that are read much (Keigo, section 4.3).
     Files,
+    /// Parts of files that are read again. They are kept over a restart.
+    Extents,
+}
+
+/// What placement and moves take for granted of the devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostProfile {
+    /// What is stored, and what the host's own traffic shows.
+    #[default]
+    Online,
+    /// What is stored.
+    Fixed,
+}
+
+/// Bytes of an extent: two pages hold most blocks of tables.
+const EXTENT: ByteSize = ByteSize::kib(8);
+const EXTENT_MIN: ByteSize = ByteSize::kib(4);
+const EXTENT_MAX: ByteSize = ByteSize::mib(1);
+
+fn extent() -> ByteSize {
+    EXTENT
 }
 
 fn hit_percent() -> u8 {
@@ -115,6 +150,9 @@ impl HostSettings {
             move_threads: None,
             cache: HostCache::Off,
             hit_percent: HIT_PERCENT,
+            profile: HostProfile::Online,
+            cache_extent: EXTENT,
+            cache_size: None,
         };
         for part in query.split('&') {
             let (key, value) =
@@ -126,8 +164,12 @@ impl HostSettings {
                 "move_threads" => settings.move_threads = move_threads(&value)?,
                 "cache" => settings.cache = cache(&value)?,
                 "hit_percent" => settings.hit_percent = hits(&value)?,
+                "profile" => settings.profile = profile(&value)?,
+                "cache_extent" => settings.cache_extent = size(key, &value)?,
+                "cache_size" => settings.cache_size = Some(size(key, &value)?),
                 _ => {
-                    let known = "there are tier, placement, move_threads, cache and hit_percent";
+                    let known = "there are tier, placement, move_threads, cache, hit_percent, \
+                                 profile, cache_extent and cache_size";
                     return Err(invalid(format!("there is no setting '{key}'; {known}")));
                 }
             }
@@ -158,6 +200,14 @@ impl HostSettings {
             let text = format!("hit_percent={} is out of range: 1 to 100", self.hit_percent);
             return Err(invalid(text));
         }
+        let is_fitting = (EXTENT_MIN..=EXTENT_MAX).contains(&self.cache_extent);
+        if !is_fitting || !self.cache_extent.0.is_power_of_two() {
+            let extent = self.cache_extent;
+            let text = format!(
+                "cache_extent={extent} is no power of two from {EXTENT_MIN} to {EXTENT_MAX}"
+            );
+            return Err(invalid(text));
+        }
         for tier in &self.tiers {
             if tier.path != Path::new(HOME) && !tier.path.is_absolute() {
                 let path = tier.path.display();
@@ -170,6 +220,15 @@ impl HostSettings {
             }
         }
         Ok(self)
+    }
+
+    /// What keeps extents.
+    pub(super) fn extents(&self) -> Option<ExtentSettings> {
+        let settings = ExtentSettings {
+            extent_bytes: self.cache_extent.0,
+            capacity_bytes: self.cache_size.map(|size| size.0),
+        };
+        (self.cache == HostCache::Extents).then_some(settings)
     }
 
     /// The tiers of one host directory.
@@ -203,8 +262,24 @@ fn cache(value: &str) -> Result<HostCache> {
     match value {
         "off" => Ok(HostCache::Off),
         "files" => Ok(HostCache::Files),
-        _ => Err(invalid(format!("there is no cache '{value}'; there are off and files"))),
+        "extents" => Ok(HostCache::Extents),
+        _ => {
+            let known = "there are off, files and extents";
+            Err(invalid(format!("there is no cache '{value}'; {known}")))
+        }
     }
+}
+
+fn profile(value: &str) -> Result<HostProfile> {
+    match value {
+        "online" => Ok(HostProfile::Online),
+        "fixed" => Ok(HostProfile::Fixed),
+        _ => Err(invalid(format!("there is no profile '{value}'; there are online and fixed"))),
+    }
+}
+
+fn size(key: &str, value: &str) -> Result<ByteSize> {
+    value.parse().map_err(|error| invalid(format!("{key}={value}: {error}")))
 }
 
 fn hits(value: &str) -> Result<u8> {
@@ -254,6 +329,12 @@ mod tests {
         assert_eq!((plain.cache, plain.hit_percent), (HostCache::Off, 90));
         assert_eq!((all.cache, all.hit_percent), (HostCache::Files, 75));
         assert_eq!(tiers(&all), [("/a&b:c:", 1 << 20)]);
+        let fixed = HostSettings::of_query("tier=home:1GB&profile=fixed").unwrap();
+        assert_eq!((plain.profile, fixed.profile), (HostProfile::Online, HostProfile::Fixed));
+        assert!(plain.extents().is_none() && all.extents().is_none());
+        let extents = "tier=home:1GB&cache=extents&cache_extent=16KiB&cache_size=1GiB";
+        let extents = HostSettings::of_query(extents).unwrap().extents().unwrap();
+        assert_eq!((extents.extent_bytes, extents.capacity_bytes), (16 << 10, Some(1 << 30)));
         assert_eq!((all.placement, all.move_threads), (PlacementChoice::TopLevels(2), Some(3)));
         let specs = plain.specs(Path::new("/db"));
         assert_eq!(specs[1].path, Path::new("/db"));
@@ -276,7 +357,11 @@ mod tests {
             ("thermocline://?tier=home:1GB&placement=bandwidth", "take room or parallelism"),
             ("thermocline://?tier=home:1GB&move_threads=0", "out of range: 1 to 16"),
             ("thermocline://?tier=home:1GB&move_threads=x", "no number, nor auto"),
-            ("thermocline://?tier=home:1GB&cache=all", "no cache 'all'; there are off and files"),
+            ("thermocline://?tier=home:1GB&cache=all", "no cache 'all'; there are off, files"),
+            ("thermocline://?tier=home:1GB&profile=none", "there are online and fixed"),
+            ("thermocline://?tier=home:1GB&cache_extent=3KiB", "no power of two from 4 KiB"),
+            ("thermocline://?tier=home:1GB&cache_extent=2MiB", "no power of two from 4 KiB"),
+            ("thermocline://?tier=home:1GB&cache_size=all", "cache_size=all"),
             ("thermocline://?tier=home:1GB&hit_percent=101", "out of range: 1 to 100"),
             ("thermocline://?tier=home:1GB&hit_percent=0.9", "no number up to 100"),
             ("thermocline://?tier=home:1GB&cash=off", "no setting 'cash'; there are"),

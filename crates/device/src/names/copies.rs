@@ -136,6 +136,7 @@ impl Host {
 
     /// Lets copies on a room go until a file of so many bytes fits, the least read ones first.
     pub(super) fn make_room(&self, room: TierIndex, bytes: u64) {
+        self.extents_give_way(room, bytes);
         if self.listing.lock().copied_bytes(room.position()) == 0 {
             return;
         }
@@ -156,12 +157,14 @@ impl Host {
         }
     }
 
-    /// Lets all copies on a room go, because its device is full; false if there was none.
+    /// Lets all copies and extents on a room go, because its device is full; false if there was
+    /// none.
     pub(super) fn drop_copies(&self, room: TierIndex) -> bool {
+        let had_extents = self.drop_extents(room);
         let mut copies = self.copies();
         copies.retain(|copy| copy.tier == room);
         copies.iter().for_each(|copy| self.drop_copy(&copy.name));
-        !copies.is_empty()
+        had_extents || !copies.is_empty()
     }
 
     /// Lets the copy of a file go, if it has one. Those that read it finish there.
@@ -181,7 +184,7 @@ impl Host {
 }
 
 /// Bytes of a tier that leave `percent` of its capacity free.
-fn left_free(capacity_bytes: u64, percent: u8) -> u64 {
+pub(super) fn left_free(capacity_bytes: u64, percent: u8) -> u64 {
     (u128::from(capacity_bytes) * u128::from(100 - percent) / 100) as u64
 }
 

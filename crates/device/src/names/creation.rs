@@ -16,6 +16,7 @@ use super::link_text::tier_name;
 use super::{DIRECTORY_NAME, LOST_NAME, Names};
 use crate::driver::Driver;
 use crate::error::{Error, ErrorKind, Result};
+use crate::file_cache::extents::delete_files;
 use crate::identity::{self, Identity, InstanceId};
 use crate::placement::Placement;
 use crate::profile::PROFILE_FILE_NAME;
@@ -198,6 +199,7 @@ pub(super) fn undo_tier(devices: &dyn Devices, spec: &TierSpec) -> Result<()> {
     for name in [home_file::FILE_NAME, PROFILE_FILE_NAME, identity::FILE_NAME] {
         small_file::remove(&*driver, name)?;
     }
+    delete_files(&*driver);
     // What says which tiers there are goes later, and a power cut must not bring these back.
     sync_site("names/undo", || driver.sync_directory())?;
     drop(driver);

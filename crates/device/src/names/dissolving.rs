@@ -11,9 +11,11 @@
 //! Threads: the caller has no file of the directory open.
 
 use super::creation::{undo, undo_tier};
+use super::listing::Named;
 use super::{DIRECTORY_NAME, Holds, LOST_NAME, Names};
 use crate::error::{Error, ErrorKind, Result};
 use crate::small_file;
+use crate::tier::TierIndex;
 use crate::tiered_files::{
     CREATING_NAME, Devices, HOME_FILE_NAME, LOCK_NAME, absolute, clear, has_file,
 };
@@ -28,15 +30,12 @@ impl Names {
         self.host.begin()?;
         self.sync_directory()?;
         let host = &self.host;
-        let is_used = |class: Holds, is_home: bool| class != Holds::Other || !is_home;
-        let used = {
-            let listing = host.listing.lock();
-            let mut names = listing.iter();
-            let used =
-                names.find(|(_, named)| is_used(named.class.holds, named.place.room == host.home));
-            used.map(|(name, _)| name.clone())
-        };
-        if let Some(name) = used {
+        if self.used().is_some() {
+            // Programs without this software delete names, too, and so may the host itself.
+            let _changing = host.changing.lock();
+            host.recover()?;
+        }
+        if let Some(name) = self.used() {
             return Err(self.stays(&format!("it has {name}; delete or export its files first")));
         }
         let lost = host.own_path.join(LOST_NAME);
@@ -44,6 +43,7 @@ impl Names {
         {
             return Err(self.stays("lost/ has links whose files were gone; look at them first"));
         }
+        host.drop_extents(TierIndex(0));
         sync_site("names/dissolving", || {
             host.own.rename(HOME_FILE_NAME, CREATING_NAME)?;
             host.own.sync_directory()
@@ -55,6 +55,15 @@ impl Names {
         sync_site("names/dissolving", || clear(&*host.own, CREATING_NAME))?;
         small_file::remove(&*host.own, LOCK_NAME)?;
         host.devices.remove_directory_if_empty(&host.own_path)
+    }
+
+    /// A name, as far as is known here, that keeps the directory over its tiers.
+    fn used(&self) -> Option<String> {
+        let listing = self.host.listing.lock();
+        let mut names = listing.iter();
+        let is_used =
+            |named: &Named| named.class.holds != Holds::Other || named.place.room != self.host.home;
+        names.find(|(_, named)| is_used(named)).map(|(name, _)| name.clone())
     }
 
     /// Removes what a creation, or the end of a directory, left at `path` that was cut off; nothing

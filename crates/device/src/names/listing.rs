@@ -258,9 +258,12 @@ impl Listing {
         std::mem::take(&mut self.replaced)
     }
 
-    /// Adds the managed files to the tiers that they are on.
-    pub fn count(&self, tiers: &mut [TierState]) {
-        for named in self.names.values().filter(|named| named.class.holds != Holds::Other) {
+    /// Adds the managed files to the tiers that they are on; those that are being written with what
+    /// they are expected to come to, or only `whole` ones.
+    pub fn count(&self, tiers: &mut [TierState], whole: bool) {
+        let counts = |named: &&Named| named.class.holds != Holds::Other;
+        let counts = |named: &&Named| counts(named) && (named.is_whole() || !whole);
+        for named in self.names.values().filter(counts) {
             if let Some(tier) = tiers.get_mut(named.place.room.position()) {
                 tier.add(named.class.context().kind, named.bytes);
             }

@@ -19,7 +19,8 @@
 //!   links.rs       link, rename elsewhere    moves.rs     moves, overflow, export
 //!   report.rs      what people are shown     counts.rs    what happened
 //!   dissolving.rs  the end of a directory   copies.rs    copies of files on faster tiers
-//!   writer.rs      a file while it is written
+//!   writer.rs      a file while it is written  extents.rs  parts of files on the fastest tier
+//!   sampling.rs    what devices are asked to do, and do
 //! ```
 //! The host moves the bytes itself, at [`NamedFile::place`]. What a call does, and what a crash
 //! leaves of it, is the table in docs/formats/names.md.
@@ -49,6 +50,7 @@ mod copies;
 mod counts;
 mod creation;
 mod dissolving;
+mod extents;
 mod home_file;
 mod link_text;
 mod links;
@@ -57,10 +59,12 @@ mod moves;
 mod named_file;
 mod opening;
 mod report;
+mod sampling;
 mod writer;
 
 pub use class::{FileClass, Heat, Holds};
 pub use counts::NameCounts;
+pub use extents::ExtentSettings;
 pub use home_file::HomeFile;
 pub use link_text::{LinkText, Serial};
 pub use named_file::NamedFile;
@@ -70,18 +74,20 @@ pub use writer::Writer;
 use crate::driver::{DirectoryLock, Driver, Entry, Operation};
 use crate::error::{Error, ErrorKind, Result};
 use crate::load::Loads;
-use crate::placement::{Placement, TierState, TierUse, overflow_order};
+use crate::placement::{Placement, TierState, overflow_order};
 use crate::tier::{Tier, TierIndex};
 use crate::tiered_files::{Devices, Home};
 use copies::Copying;
 use counts::Counts;
+use extents::HostExtents;
 use listing::{Listing, Named, Place};
+use sampling::Sampling;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
-use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::Ordering::{AcqRel, Acquire};
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64};
-use thermocline_foundation::{Clock, Counter, Planted, planted, sync_site};
+use thermocline_foundation::sync::{Mutex, OnceLock};
+use thermocline_foundation::{Counter, Planted, planted, sync_site};
 
 /// The directory of this software in a host's.
 pub const DIRECTORY_NAME: &str = ".thermocline";
@@ -165,10 +171,13 @@ struct Host {
     /// Those of the listing, for readers that do not wait for it.
     epochs: Arc<AtomicU64>,
     loads: Loads,
+    sampling: Sampling,
     counts: Counts,
     /// Reads that hosts told of, by the room that served them.
     served: Vec<Counter>,
     copying: Copying,
+    /// None inside: nothing is kept. Goes before the lock.
+    extents: OnceLock<Option<HostExtents>>,
     changing: Mutex<Option<Changing>>,
     /// There is something in `changing`.
     is_writer: AtomicBool,
@@ -245,19 +254,6 @@ impl Names {
             }
         }
         Ok(entries)
-    }
-
-    /// From now on placement and moves are told what the devices can do, as far as that is known,
-    /// and how many writers they have.
-    pub fn measure_load(&self, clock: Arc<dyn Clock>) {
-        let identities = self.host.identities.iter().map(|tier| tier.driver());
-        self.host.loads.measure(clock, identities);
-    }
-
-    /// So many seconds passed: placement looks again at writers and room.
-    pub fn seconds_passed(&self, seconds: u32) {
-        let seconds = TierUse { bytes_per_s: 0, peak_bytes_per_s: 0, periods: seconds };
-        self.host.placement.measured(seconds, &self.host.tier_states());
     }
 
     /// Something was changed here, by this value or one that it is a clone of.
@@ -446,7 +442,9 @@ impl Host {
             self.counts.table_created(class.level);
             self.tell_levels(&states);
         }
-        let first = self.placement.place(class.context(), expected_bytes, &states);
+        let place = |bytes, states: &[_]| self.placement.place(class.context(), bytes, states);
+        // What files are expected to come to is a guess, and no reason to refuse one.
+        let first = place(expected_bytes, &states).or_else(|| place(1, &self.states_of(true)));
         let Some(first) = first else { return Err(self.full()) };
         let order = overflow_order(first.position(), states.len());
         Ok(order.map(|at| TierIndex(at as u8)).collect())
@@ -581,8 +579,13 @@ impl Host {
         self.sync_home()
     }
 
-    /// The tiers, and what managed files take of them.
+    /// The tiers, and what managed files take of them, or are expected to.
     fn tier_states(&self) -> Vec<TierState> {
+        self.states_of(false)
+    }
+
+    /// The same; with `whole`, files that are being written do not count.
+    fn states_of(&self, whole: bool) -> Vec<TierState> {
         let state = |tier: &Arc<Tier>| {
             let capacity_bytes = tier.spec().capacity.0;
             let mut state = TierState { capacity_bytes, ..TierState::default() };
@@ -590,7 +593,7 @@ impl Host {
             state
         };
         let mut states: Vec<_> = self.identities.iter().map(state).collect();
-        self.listing.lock().count(&mut states);
+        self.listing.lock().count(&mut states, whole);
         states
     }
 }

@@ -137,11 +137,13 @@ impl Names {
         Ok(moved)
     }
 
-    /// Brings all files home: the directory needs no tiers then. Returns how many moved. No host
-    /// may write meanwhile.
+    /// Brings all files home: the directory needs no tiers then. Returns how many moved. What a
+    /// killed process left on the tiers goes, also where no file is to move. No host may write
+    /// meanwhile.
     ///
     /// Errors: `Invalid` where a file is being written.
     pub fn export(&self) -> Result<u64> {
+        self.host.begin()?;
         let mut moved = 0;
         for name in self.host.managed_names(|_| true) {
             let file = self.open(&name)?;

@@ -8,6 +8,7 @@
 //! Threads: shared freely.
 
 use super::Host;
+use super::extents::Known;
 use super::listing::{Place, Reading};
 use crate::error::Result;
 use crate::load::Writing;
@@ -26,6 +27,8 @@ pub struct NamedFile {
     reading: Arc<Reading>,
     /// The room that serves its reads.
     served_by: AtomicUsize,
+    /// What extents know it by; none where none are kept.
+    known: Option<Known>,
 }
 
 #[derive(Debug)]
@@ -52,13 +55,30 @@ impl NamedFile {
     ) -> Self {
         let served_by = AtomicUsize::new(copy.as_ref().unwrap_or(&place).room.position());
         let at = At { name: name.to_owned(), place, copy, changes: 1, durable: 0, writing: None };
-        let (host, at) = (Arc::clone(host), Mutex::new(at));
-        Self { host, at, epoch: AtomicU64::new(0), reading, served_by }
+        let (host, at, known) = (Arc::clone(host), Mutex::new(at), host.unknown_file());
+        Self { host, at, epoch: AtomicU64::new(0), reading, served_by, known }
     }
 
     /// It is being written from now on.
     pub(super) fn written_by(&self, writing: Option<Writing>) {
         self.at.lock().writing = writing;
+    }
+
+    /// Its bytes are about to change.
+    pub(super) fn will_change(&self) {
+        self.known.iter().for_each(Known::forget);
+    }
+
+    pub(super) fn known(&self) -> Option<&Known> {
+        self.known.as_ref()
+    }
+
+    pub(super) fn host(&self) -> &Host {
+        &self.host
+    }
+
+    pub(super) fn served_by(&self) -> usize {
+        self.served_by.load(Ordering::Relaxed)
     }
 
     /// It is written no more.
@@ -71,7 +91,7 @@ impl NamedFile {
         let epoch = self.host.epochs.load(Ordering::Relaxed);
         self.reading.last_epoch.store(epoch, Ordering::Relaxed);
         self.reading.reads.fetch_add(1, Ordering::Relaxed);
-        self.host.served[self.served_by.load(Ordering::Relaxed)].add(1);
+        self.host.served[self.served_by()].add(1);
     }
 
     /// Where the host opens it, to read, or to write while it has a [`Writer`](super::Writer).
@@ -153,6 +173,7 @@ impl NamedFile {
     fn serve(&self, at: &At) {
         let room = at.copy.as_ref().unwrap_or(&at.place).room;
         self.served_by.store(room.position(), Ordering::Relaxed);
+        self.will_change();
         self.epoch.fetch_add(1, Ordering::Release);
     }
 

@@ -20,6 +20,7 @@ use super::creation::{elsewhere, files_path, point};
 use super::home_file::HomeFile;
 use super::link_text::parse_file_name;
 use super::listing::{Listing, Named, Place};
+use super::sampling::Sampling;
 use super::{
     Changing, DIRECTORY_NAME, FileClass, Host, LOST_NAME, Names, Room, UNFINISHED, is_hidden,
 };
@@ -35,9 +36,9 @@ use crate::tiered_files::{
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::AtomicBool;
 use thermocline_foundation::sync::atomic::Ordering::{Acquire, Release};
+use thermocline_foundation::sync::{Mutex, OnceLock};
 use thermocline_foundation::{ByteSize, Counter, Planted, planted, sync_site};
 
 /// What a scan found: names, lengths of the files of each tier, and links whose file is not there.
@@ -170,9 +171,11 @@ impl Host {
             epochs: Arc::clone(&listing.epochs),
             listing: Mutex::new(listing),
             loads: Loads::default(),
+            sampling: Sampling::default(),
             counts: Counts::default(),
             served,
             copying: Copying::default(),
+            extents: OnceLock::new(),
             changing: Mutex::new(None),
             is_writer: AtomicBool::new(false),
             broken: Mutex::new(None),
@@ -226,7 +229,9 @@ impl Host {
         }
         let mut changing = self.changing.lock();
         if changing.is_none() {
-            *changing = Some(sync_site("names/begin", || self.take())?);
+            let taken = sync_site("names/begin", || self.take())?;
+            self.begin_extents(&taken.home);
+            *changing = Some(taken);
             self.is_writer.store(true, Release);
         }
         Ok(())
@@ -260,7 +265,8 @@ impl Host {
         Ok(())
     }
 
-    fn recover(&self) -> Result<()> {
+    /// Looks at all names and files again, and removes what no link names.
+    pub(super) fn recover(&self) -> Result<()> {
         for room in self.tier_rooms() {
             sync_site("tier", || room.tier.sync_directory())?;
         }

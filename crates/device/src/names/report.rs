@@ -80,6 +80,8 @@ impl Names {
         let tier = |identity: &Arc<Tier>| {
             let (index, spec) = (identity.index(), identity.spec());
             let copied = || copies.iter().filter(|copy| copy.tier == index);
+            let known = self.host.loads.profile(index);
+            let on_disk = || TierProfile::of(&**identity.driver());
             let here = || files.iter().filter(|file| file.tier == Some(index));
             NamedTier {
                 tier: index,
@@ -92,7 +94,7 @@ impl Names {
                 copied_bytes: copied().map(|copy| copy.bytes).sum(),
                 reads: self.host.served[index.position()].get(),
                 space: identity.driver().space().ok(),
-                profile: TierProfile::of(&**identity.driver()),
+                profile: known.map_or_else(on_disk, |known| (*known).clone()),
             }
         };
         self.host.identities.iter().map(tier).collect()

@@ -9,7 +9,7 @@
 //!    copying would be lost. The exception is the overflow that its own writer asks for.
 //! 2. Each beginning is counted, so that a move or copy sees at its end a file that was written
 //!    and is whole again.
-//! 3. A copy for reads goes before the first byte of a later writing.
+//! 3. A copy for reads goes before the first byte of a later writing, and so do extents.
 //! 4. A writer begins at the place that counts: a move that is switching over ends first.
 //!
 //! Threads: any number of writers of one file; each is used as its host likes.
@@ -98,6 +98,7 @@ impl Host {
             let name = listing.name_of(file).ok_or_else(|| gone(file))?;
             let named = listing.get_mut(&name)?;
             named.begin_writing();
+            file.will_change();
             if named.writers() == 1 {
                 file.written_by(self.loads.begin(named.place.room, named.class.context()));
             }
@@ -124,9 +125,12 @@ impl Host {
         }
         file.is_written();
         let (class, is_late) = (named.class, std::mem::take(&mut named.is_late));
-        if let (Ok(len), Holds::Table | Holds::Blob) = (len, class.holds) {
+        if let Ok(len) = len {
             named.bytes = len;
-            listing.remember(class, Some(len));
+            // A log may be written again: its deletion tells how long one becomes.
+            if matches!(class.holds, Holds::Table | Holds::Blob) {
+                listing.remember(class, Some(len));
+            }
         }
         if is_late {
             listing.to_place.push_back(name);

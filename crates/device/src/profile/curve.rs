@@ -46,6 +46,20 @@ impl Curve {
         self.points.iter().map(|point| point.bytes_per_s).max()
     }
 
+    /// Bytes a second of so many workers, between two points in proportion; none where nothing is
+    /// known of so few or so many.
+    pub fn at(&self, workers: u16) -> Option<u64> {
+        let after = self.points.partition_point(|point| point.workers < workers);
+        let next = self.points.get(after)?;
+        if next.workers == workers {
+            return Some(next.bytes_per_s);
+        }
+        let before = self.points.get(after.checked_sub(1)?)?;
+        let (part, whole) = (workers - before.workers, next.workers - before.workers);
+        let (low, high) = (i128::from(before.bytes_per_s), i128::from(next.bytes_per_s));
+        Some((low + (high - low) * i128::from(part) / i128::from(whole)) as u64)
+    }
+
     /// The fewest workers that are as good as any number of them; none where nothing is known.
     pub fn useful_workers(&self) -> Option<u16> {
         let best = self.bytes_per_s_max()?;
@@ -85,6 +99,8 @@ mod tests {
         let curve = curve(&[(4, 9), (0, 50), (1, 0), (2, 5), (4, 12)]);
         let points: Vec<_> = curve.points().iter().map(|p| (p.workers, p.bytes_per_s)).collect();
         assert_eq!(points, [(2, 5), (4, 12)]);
+        let between = [1, 2, 3, 4, 5].map(|workers| curve.at(workers));
+        assert_eq!(between, [None, Some(5), Some(8), Some(12), None]);
         let nothing = Curve::default();
         assert_eq!((nothing.useful_workers(), nothing.bytes_per_s_max()), (None, None));
     }

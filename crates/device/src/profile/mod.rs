@@ -6,6 +6,7 @@
 //! ```text
 //!   measure.rs   reads and writes of a file of its own  \
 //!   fio.rs       what a run of fio reported             / DeviceProfile: a curve for each shape
+//!   online.rs    throughput under a host's own writers, while it runs
 //!   curve.rs     throughput by workers                      |
 //!   stored.rs    the file PROFILE beside TIER         <---- TierProfile: one to read, one to write
 //! ```
@@ -18,11 +19,13 @@
 mod curve;
 mod fio;
 mod measure;
+mod online;
 mod stored;
 
 pub use curve::{Curve, Point};
 pub use fio::parse as parse_fio;
 pub use measure::{Effort, Step, Subject, measure};
+pub use online::{INTERVAL_NS, OnlineCurve, Sample};
 pub use stored::FILE_NAME as PROFILE_FILE_NAME;
 
 use serde::{Deserialize, Serialize};
@@ -98,6 +101,8 @@ pub enum Source {
     Measured,
     /// Reported by fio.
     Fio,
+    /// Seen in the traffic of a host.
+    Online,
 }
 
 /// Everything that was found out about a device.

@@ -129,7 +129,16 @@ impl TieredFiles {
             let placed = self.placement.place(context, expected_bytes, tiers);
             placed.filter(|tier| tier.position() < tiers.len())
         };
-        let wanted = place(&tiers);
+        // A log that an opening begins with nothing is placed beyond the capacities, too: else a
+        // database that is full could not be opened, and nothing be deleted.
+        let is_first_log = context.kind == FileKind::Log
+            && context.origin == Origin::Recovery
+            && expected_bytes == 0;
+        let first_with_device = || {
+            let position = tiers.iter().position(|tier| !tier.is_refused && is_first_log);
+            position.map(|position| TierIndex(position as u8))
+        };
+        let wanted = place(&tiers).or_else(first_with_device);
         let wanted =
             wanted.ok_or_else(|| self.out_of_space(context, expected_bytes, &tiers, asked))?;
         let mut tier = wanted;

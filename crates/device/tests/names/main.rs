@@ -7,5 +7,6 @@ mod calls;
 mod golden;
 mod moves;
 mod refusals;
+mod sampling;
 mod support;
 mod writing;

@@ -79,9 +79,13 @@ fn a_host_hears_of_a_full_device_when_every_tier_refused() {
     let devices = devices();
     fs::create_dir(place.path("small")).unwrap();
     let names = Names::make(devices, &place.path("small"), &small, policy()).unwrap();
-    let error = names.create("a.sst", class("a.sst", 0)).unwrap_err();
+    // Each is more than a tier may have, which is known once it is written.
+    for (name, level) in [("1.sst", 0), ("2.sst", 3)] {
+        put(&names, name, level, &[7; 5000]);
+    }
+    let error = names.create("a.sst", class("a.sst", 0)).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
-    assert_eq!(listed(&place.path("small")), [".thermocline"]);
+    assert_eq!(listed(&place.path("small")), [".thermocline", "1.sst", "2.sst"]);
 }
 
 #[test]
@@ -105,6 +109,17 @@ fn plain_files_are_adopted_and_exported_again() {
     }
     assert!(place.on_tier("fast").is_empty() && place.on_tier("slow").is_empty());
     assert_eq!(listed(&place.path("db")).len(), 5);
+}
+
+/// A host was killed while it made a file: no name leads to it, and none is to move.
+#[test]
+fn an_export_without_files_to_move_removes_what_a_killed_process_left() {
+    let place = Place::new();
+    put(&place.make("db", &["fast", "slow"]), "1.sst", 0, b"one");
+    fs::remove_file(place.path("db/1.sst")).unwrap();
+    assert_eq!(place.on_tier("fast").len(), 1);
+    assert_eq!(place.load("db").unwrap().export().unwrap(), 0);
+    assert!(place.on_tier("fast").is_empty());
 }
 
 #[test]

@@ -80,3 +80,34 @@ fn a_copy_goes_when_its_file_is_written_again_or_cut() {
     names.delete("a.sst").unwrap();
     assert_eq!(file.to_write().unwrap_err().kind(), ErrorKind::NotFound);
 }
+
+/// A backup has many short logs, each of which was expected to be long.
+#[test]
+fn a_log_that_is_closed_takes_what_it_has() {
+    let place = Place::new();
+    let names = place.make("db", &["fast", "slow"]);
+    let used = || names.tiers().iter().map(|tier| tier.used_bytes).sum::<u64>();
+    let log = names.create("1.log", class("1.log", 0)).unwrap();
+    fs::write(log.place(), b"one").unwrap();
+    assert_eq!(used(), 64 << 20, "it may become long");
+    drop(log);
+    assert_eq!(used(), 3);
+}
+
+/// A restore writes many files at once, before any is as long as it was expected to be.
+#[test]
+fn files_that_are_expected_to_be_long_are_not_refused_for_that() {
+    let place = Place::new();
+    let names = place.make("db", &["fast", "slow"]);
+    let capacity: u64 = names.tiers().iter().map(|tier| tier.capacity.0).sum();
+    let files = 2 + capacity / (64 << 20);
+    let writers: Vec<_> = (0..files)
+        .map(|number| {
+            let name = format!("{number}.log");
+            names.create(&name, class(&name, 0)).unwrap()
+        })
+        .collect();
+    let expected: u64 = names.tiers().iter().map(|tier| tier.used_bytes).sum();
+    assert!(expected > capacity, "{expected} of {capacity}");
+    drop(writers);
+}

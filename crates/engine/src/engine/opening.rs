@@ -34,6 +34,7 @@ use crate::jobs::{Jobs, Lane, Planner};
 use crate::layout::OpenedLayout;
 use crate::read::Reader;
 use crate::requests::Requests;
+use crate::settings::persistent_memory::PersistentMemory;
 use crate::settings::{SETTINGS_NAME, Settings, Tier, retired};
 use crate::shared::Shared;
 use crate::table_set::TableSet;
@@ -173,7 +174,9 @@ pub(crate) fn open_files(
         || text.as_deref().is_some_and(retired::are_in);
     let changed =
         (changed && access == Access::Write).then(|| settings.to_kept_toml()).transpose()?;
-    settings.persistent_memory = persistent_memory;
+    // A database with a region has no logs that would bound its memtables.
+    settings.persistent_memory =
+        persistent_memory.or_else(|| files.region().map(PersistentMemory::of));
     let specs = files.tiers().iter().map(|tier| tier.spec());
     settings.tiers =
         specs.map(|spec| Tier::new(&spec.path, spec.capacity).driver(&spec.driver)).collect();

@@ -13,7 +13,7 @@
 //! 3. The oldest file comes first, so that of two copies of a block the newer one is found.
 
 use super::FastCache;
-use super::lookup::hash_of;
+use super::copies::hash_of;
 use super::work::Work;
 use std::sync::Arc;
 use thermocline_device::Result as DeviceResult;

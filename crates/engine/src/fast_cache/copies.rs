@@ -11,13 +11,10 @@
 //! Threads: any. The job of the cache takes what is full and what is retired (`job.rs`); it wakes
 //! when [`Copies::is_due`].
 
-use super::back_off::BackOff;
-use super::files::Files;
-use super::filling::{Filling, Offered};
-use super::lookup::{Lookup, hash_of};
 use super::plan::Plan;
 use crate::jobs::Jobs;
 use std::sync::Arc;
+use thermocline_device::file_cache::{BackOff, Files, Filling, Lookup, Offered, lookup};
 use thermocline_device::{Error, ErrorKind};
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::sync::{ArcSwap, Mutex};
@@ -48,6 +45,11 @@ pub(super) struct Counts {
     pub refused_files: Counter,
 }
 
+/// What a block is known by.
+pub(super) fn hash_of(key: BlockKey) -> u64 {
+    lookup::hash_of(key.table, key.offset)
+}
+
 /// What decides by the order of calls.
 #[derive(Debug)]
 struct Deciding {
@@ -62,7 +64,7 @@ pub(super) struct Copies {
     pub plan: Plan,
     pub lookup: Lookup,
     pub files: ArcSwap<Files>,
-    pub filling: Mutex<Filling>,
+    pub filling: Mutex<Filling<BlockKey>>,
     pub counts: Counts,
     deciding: Mutex<Deciding>,
     budget: Mutex<Option<WriteBudget>>,
@@ -189,9 +191,10 @@ impl SecondLevel for Copies {
             (deciding.admission.missed(hash, key.len), deciding.now)
         };
         let at = self.lookup.find(hash);
-        if let Some(at) = at.and_then(|low| self.files.load().copy_at(low, key, now)) {
+        let files = self.files.load();
+        if let Some((file, offset)) = at.and_then(|low| files.copy_at(low, key.len, now)) {
             self.counts.hits.add(1);
-            return Found::Cached(at);
+            return Found::Cached(CachedAt { file: Arc::clone(&file.file), offset });
         }
         self.counts.misses.add(1);
         if is_wanted && self.is_filled.load(Relaxed) {

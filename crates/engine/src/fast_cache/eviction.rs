@@ -5,13 +5,11 @@
 //! it is: there is no room to write anything in.
 
 use super::FastCache;
-use super::files::CacheFile;
-use super::filling::Batch;
-use super::lookup::hash_of;
+use super::copies::hash_of;
 use super::work::{Leaving, Work};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use thermocline_device::file_cache::CachedBlock;
+use thermocline_device::file_cache::{Batch, CacheFile, CachedBlock};
 use thermocline_device::{FileInfo, FileKind, TierIndex};
 use thermocline_foundation::FileNumber;
 use thermocline_popularity::{LeavingBlock, choose_file, reinserted};

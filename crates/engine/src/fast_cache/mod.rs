@@ -4,10 +4,10 @@
 //! ```text
 //!   crates/table          find, offer, failed               shared.cache (memory)
 //!        v                                                       │ miss
-//!   copies.rs    lookup.rs (8 bytes a block)    admission (crates/popularity)
+//!   copies.rs    look-up (8 bytes a block)      admission (crates/popularity)
 //!        │ full batches                │ positions
 //!        v                             v
-//!   work.rs ──> files.rs: sealed files on tier 0 <── adoption.rs: what earlier openings left
+//!   work.rs ──> sealed files on tier 0 <── adoption.rs: what earlier openings left
 //!        └─ eviction.rs, room.rs: what tier 0 leaves
 //! ```
 //! Invariants:
@@ -19,16 +19,13 @@
 //! 6. Each file of the cache is being filled, sealed, leaving or waiting to be looked at; what is
 //!    none of these was deleted.
 //!
-//! The rest of the engine meets [`FastCache`]: it is opened, asked for a job, told of edits and
-//! closed. Threads: any, one job at a time.
+//! Look-up, files, batches and pauses are the device's (`file_cache`). The rest of the engine meets
+//! [`FastCache`]: it is opened, asked for a job, told of edits and closed. Threads: any, one job at
+//! a time.
 
 mod adoption;
-mod back_off;
 mod copies;
 mod eviction;
-mod files;
-mod filling;
-mod lookup;
 mod plan;
 pub(crate) mod report;
 mod room;

@@ -17,14 +17,13 @@
 //! Threads: one job at a time, and the thread that closes when no job runs any more.
 
 use super::FastCache;
-use super::files::CacheFile;
-use super::filling::Batch;
-use super::lookup::hash_of;
+use super::copies::hash_of;
 use crate::jobs::Step;
 use std::sync::Arc;
-use thermocline_device::file_cache::{CachedBlock, Seal, Sealed};
+use thermocline_device::file_cache::{Batch, CacheFile, CachedBlock, Seal, Sealed};
 use thermocline_device::{Error, ErrorKind, FileContext, FileKind, Origin};
 use thermocline_foundation::{FileNumber, Planted, planted};
+use thermocline_table::BlockKey;
 
 /// What the job knows from step to step.
 #[derive(Debug, Default)]
@@ -90,7 +89,7 @@ impl FastCache {
     }
 
     /// Writes a batch into the file that is being filled, or into a new one.
-    pub(super) fn write(&self, work: &mut Work, batch: Batch) {
+    pub(super) fn write(&self, work: &mut Work, batch: Batch<BlockKey>) {
         let copies = &self.copies;
         let (buffer, blocks) = batch.into_parts();
         let bytes = buffer.len() as u64;

@@ -432,7 +432,10 @@ fn make_log_of(
         // A new one may have room on another tier.
         Err(error) if error.kind() != DeviceErrorKind::OutOfSpace => return Err(error.into()),
         _ => {
+            // The first log of an opening must have a place, or nothing could be deleted either.
+            let is_least = log_settings.segment_bytes == 0 && origin == Origin::Recovery;
             let bytes = log_settings.segment_bytes.max(bytes_of_log(0, 0));
+            let bytes = if is_least { 0 } else { bytes };
             files.create_begun(context, bytes, |file| begin(file, None))?.1
         }
     };

@@ -80,7 +80,10 @@ impl Logged {
             shared: Arc::clone(shared),
             versions: Arc::clone(versions),
             rotation: Rotation::new(shared, versions, pool, Arc::clone(&log), &figures),
-            queue: WriteQueue::new(shared.settings.groups_in_flight()),
+            queue: WriteQueue::new(
+                shared.settings.groups_in_flight(),
+                shared.settings.group_bytes(),
+            ),
             locks: Arc::clone(locks),
             turnstile: Mutex::new(Turnstile::new(memtable, log)),
             unsynced_bytes: AtomicU64::new(0),

@@ -13,9 +13,6 @@ use thermocline_foundation::Sequence;
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering};
 use thermocline_foundation::sync::{Condvar, Mutex};
 
-/// Bytes of batches that one leader takes; more would make its own caller wait for the others.
-const GROUP_BYTES_MAX: usize = 1 << 20;
-
 /// A batch to write.
 #[derive(Clone, Debug)]
 pub(crate) struct Submission {
@@ -72,6 +69,8 @@ pub(super) enum Entered {
 pub(super) struct WriteQueue {
     /// Writers that may lead at once.
     leaders_max: usize,
+    /// Bytes of batches that one leader takes.
+    group_bytes_max: u64,
     /// One leads at a time for now: groups side by side would leave too much of the log empty.
     gathers: AtomicBool,
     line: Mutex<Line>,
@@ -86,8 +85,10 @@ struct Line {
 
 impl WriteQueue {
     /// At most `leaders_max` writers lead at once.
-    pub fn new(leaders_max: usize) -> Self {
-        Self { leaders_max, gathers: AtomicBool::new(false), line: Mutex::default() }
+    /// Groups of several batches have `group_bytes_max` at most.
+    pub fn new(leaders_max: usize, group_bytes_max: u64) -> Self {
+        let gathers = AtomicBool::new(false);
+        Self { leaders_max, group_bytes_max, gathers, line: Mutex::default() }
     }
 
     /// Has writers gather into larger groups, or lead side by side again.
@@ -125,11 +126,11 @@ impl WriteQueue {
     /// Takes writers off the line, for the group of `first`, which was told to lead.
     pub fn take_behind(&self, first: &Waiter) -> Vec<Arc<Waiter>> {
         let mut others = Vec::new();
-        let mut bytes = first.submission.encoded.len();
+        let mut bytes = first.submission.encoded.len() as u64;
         let mut line = self.line.lock();
         while let Some(next) = line.waiting.front() {
-            bytes += next.submission.encoded.len();
-            if bytes > GROUP_BYTES_MAX {
+            bytes += next.submission.encoded.len() as u64;
+            if bytes > self.group_bytes_max {
                 break;
             }
             others.extend(line.waiting.pop_front());

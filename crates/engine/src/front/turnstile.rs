@@ -128,10 +128,12 @@ impl Rotation {
     /// unless the log is larger than others.
     fn next_log(&self, current: FileNumber, least_bytes: u64) -> Result<Arc<LogFile>> {
         loop {
+            // Looked at before: a flush that ends meanwhile gives room back, which is tried then.
+            let was_flushed = self.versions.current().frozen.is_empty();
             let next = self.pool.next_log(current, least_bytes);
             let is_full = next.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
             let is_large = least_bytes > self.shared.settings.log_bytes();
-            if !is_full || is_large && self.versions.current().frozen.is_empty() {
+            if !is_full || is_large && was_flushed {
                 // Refused, the writer gets the error, and the log goes on.
                 return next.inspect_err(|error| self.shared.fail_unless_refused(error));
             }

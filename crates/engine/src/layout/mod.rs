@@ -136,7 +136,7 @@ impl OpenedLayout {
     /// had stays in memory until the store is put together.
     pub fn replayed_memtable_bytes(&self, settings: &Settings) -> Option<u64> {
         match self {
-            Self::Leveled(_) | Self::Indexed(_) => Some(settings.division().memtable_bytes),
+            Self::Leveled(_) | Self::Indexed(_) => Some(settings.memtable_bytes_wanted()),
             Self::Hybrid(_) => None,
         }
     }

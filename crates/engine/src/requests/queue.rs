@@ -84,6 +84,7 @@ pub(super) struct Queue {
     schedule: RequestSchedule,
     /// What a page counts for at most.
     bytes_max: u64,
+    group_bytes_max: u64,
     readers_max: usize,
     loggers_max: usize,
     state: Mutex<State>,
@@ -131,6 +132,7 @@ impl Queue {
         Self {
             schedule,
             bytes_max: settings.request_queue_bytes.0,
+            group_bytes_max: GROUP_BYTES_MAX.min(settings.group_bytes()),
             readers_max: settings.request_workers(),
             loggers_max: settings.loggers_max as usize,
             state: Mutex::new(State::new(settings)),
@@ -295,7 +297,7 @@ impl Queue {
         if state.writes.set_aside(need_locks, now_ns) {
             self.call_locker(&mut state, start);
         }
-        let writes = state.writes.take(GROUP_BYTES_MAX);
+        let writes = state.writes.take(self.group_bytes_max);
         if writes.is_empty() {
             return None;
         }

@@ -91,7 +91,7 @@ impl Settings {
     }
 
     /// What one memtable takes where its log may be as large.
-    pub(super) fn memtable_bytes_wanted(&self) -> u64 {
+    pub(crate) fn memtable_bytes_wanted(&self) -> u64 {
         let memtables_bytes = match self.preset() {
             Preset::Leveled | Preset::Indexed => self.memory.0 / 4,
             // What memtables hold, slots could; and their logs take room of the fast tier.

@@ -5,6 +5,7 @@ use crate::environment::regions::RegionDriver;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use thermocline_device::tiered_files::RegionRecord;
 use thermocline_foundation::ByteSize;
 
 /// Least and most bytes of a region.
@@ -36,6 +37,11 @@ impl PersistentMemory {
     /// A region on persistent memory.
     pub fn new(path: impl Into<PathBuf>, size: ByteSize) -> Self {
         Self { path: path.into(), size, driver: mapped() }
+    }
+
+    /// The one that a database has.
+    pub(crate) fn of(record: RegionRecord) -> Self {
+        Self { path: record.path, size: record.size, driver: record.driver }
     }
 
     /// The same with another driver.

@@ -44,6 +44,11 @@ const MAPS: u64 = 2;
 /// Share of tier 0 that the map may need for tables as many as the tiers have room for.
 const TABLES_IN_MAP_SHARE: u64 = 2;
 
+/// Bytes of the batches of a group at most, for its leader's caller waits for all of it, and groups
+/// that a memtable takes at least.
+const GROUP_BYTES_MAX: u64 = 1 << 20;
+const GROUPS_MIN: u64 = 4;
+
 impl Settings {
     fn tier0_bytes(&self) -> u64 {
         self.tiers.first().map_or(u64::MAX, |tier| tier.capacity.0)
@@ -94,6 +99,12 @@ impl Settings {
         wanted.min(fits - fits / 32)
     }
 
+    /// Bytes of the batches that a group may have where it has several. A log must have room for
+    /// it: only one batch alone may be larger.
+    pub(crate) fn group_bytes(&self) -> u64 {
+        (self.memtable_bytes() / GROUPS_MIN).min(GROUP_BYTES_MAX)
+    }
+
     /// Logs that there are at once (`front/log_pool.rs`). Where records want the fast tier, or it
     /// is small, it is one for each memtable, and a writer that fills the last may have to wait
     /// until a log is made anew.
@@ -119,34 +130,53 @@ impl Settings {
         (self.tier0_bytes() / MANIFEST_SHARE).clamp(JOURNAL_BYTES_MIN, MANIFEST_BYTES_MAX)
     }
 
-    /// The same for the file map, of which a file has some twenty bytes.
+    /// The same for the file map, of which a file has some twenty bytes: all files that the tiers
+    /// have room for, where that is more than its share.
     pub(crate) fn map_bytes(&self) -> u64 {
         let share = match self.preset() {
             Preset::Leveled | Preset::Indexed => MAP_SHARE_LEVELED,
             Preset::Hybrid => MAP_SHARE,
         };
-        (self.tier0_bytes() / share).clamp(JOURNAL_BYTES_MIN, MAP_BYTES_MAX)
+        let tier0_bytes = self.tier0_bytes();
+        let bytes = (tier0_bytes / share).clamp(JOURNAL_BYTES_MIN, MAP_BYTES_MAX);
+        let needed = self.tables_max(tier0_bytes).saturating_mul(MAP_ENTRY_BYTES * MAPS);
+        bytes.max(needed.min(tier0_bytes / TABLES_IN_MAP_SHARE))
+    }
+
+    /// Tables that the tiers have room for where tier 0 has so many bytes. A tier that is as large
+    /// as its device does not count.
+    fn tables_max(&self, tier0_bytes: u64) -> u64 {
+        let others = self.tiers.iter().skip(1).map(|tier| tier.capacity.0);
+        let capacities = std::iter::once(tier0_bytes).chain(others);
+        let known = capacities.filter(|bytes| *bytes < CAPACITY_OF_DEVICE);
+        known.fold(0, u64::saturating_add) / self.table_size.0
+    }
+
+    /// Bytes of tier 0 at least, where it has so many.
+    fn least_tier0_bytes(&self, tier0_bytes: u64) -> u64 {
+        let entry_bytes = MAP_ENTRY_BYTES * MAPS * TABLES_IN_MAP_SHARE;
+        self.tables_max(tier0_bytes).saturating_mul(entry_bytes)
     }
 
     /// Refuses a tier 0 that the map would outgrow, whose files are all those that the tiers have
     /// room for: a database may fill them.
     pub(crate) fn check_capacities(&self) -> Result<()> {
-        let known = |bytes: &u64| *bytes < CAPACITY_OF_DEVICE;
-        let capacities = self.tiers.iter().map(|tier| tier.capacity.0).filter(known);
-        let tables = capacities.fold(0u64, u64::saturating_add) / self.table_size.0;
-        let least = tables
-            .saturating_mul(MAP_ENTRY_BYTES * MAPS * TABLES_IN_MAP_SHARE)
-            .next_multiple_of(1 << 20);
         let has = self.tier0_bytes();
-        if has >= least {
+        if has >= self.least_tier0_bytes(has) {
             return Ok(());
         }
+        // A larger tier 0 has room for more tables, by far fewer than its map then has room for.
+        let mut works = has;
+        while works < self.least_tier0_bytes(works) {
+            works = self.least_tier0_bytes(works).next_multiple_of(1 << 20);
+        }
         Err(Error::invalid(format!(
-            "the capacity of tier 0 is {}, too little for the names of {tables} tables of {}, for \
-             which the tiers have room; {} is the smallest that works, or raise table_size",
+            "the capacity of tier 0 is {}, too little for the names of {} tables of {}, for which \
+             the tiers have room; {} is the smallest that works, or raise table_size",
             ByteSize(has),
+            self.tables_max(has),
             self.table_size,
-            ByteSize(least)
+            ByteSize(works)
         )))
     }
 }

@@ -431,9 +431,9 @@ impl Manifest {
         fresh.rewrite_bytes = fresh.rewrite_bytes_min.max(fresh.rewrite_factor * state_bytes);
         let old = std::mem::replace(self, fresh).number;
         self.old = Some(old);
-        let forgotten = self.forget_old();
+        // Before the old one gives its room back, which others would take.
         self.announce();
-        forgotten
+        self.forget_old()
     }
 
     /// Where it lies.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use thermocline::{
-    ByteSize, Durability, Environment, ErrorKind, FastCacheSettings, Preset, Settings, Stepper,
+    ByteSize, Db, Durability, Environment, ErrorKind, FastCacheSettings, Preset, Settings, Stepper,
     Tier, Workers,
 };
 use thermocline_device::{Devices, MemoryDevices};
@@ -185,16 +185,61 @@ fn no_tier_has_more_than_its_capacity_and_a_load_ends() {
 
 #[test]
 fn a_tier_that_the_names_of_its_tables_outgrow_is_refused_with_one_that_works() {
-    let create = |fast: ByteSize| {
+    let create = |fast: ByteSize, slow: ByteSize| {
         let mut settings = Settings { table_size: ByteSize::kib(64), ..hybrid_settings() };
         settings.tiers[0].capacity = fast;
-        settings.tiers[1].capacity = ByteSize::gib(4);
+        settings.tiers[1].capacity = slow;
         environment(MemoryDevices::new()).create(&home(), &settings).map(|_| ())
     };
-    let error = create(ByteSize::mib(4)).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert_says(&error, &["4 MiB", "7 MiB is the smallest that works", "table_size"]);
-    create(ByteSize::mib(7)).unwrap();
+    // With the second, tables that the larger tier 0 has room for decide.
+    for (slow, works) in [(ByteSize::gib(4), 7), (ByteSize::kib(4_889_216), 8)] {
+        let error = create(ByteSize::mib(4), slow).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        let least = format!("{works} MiB is the smallest that works");
+        assert_says(&error, &["4 MiB", &least, "table_size"]);
+        create(ByteSize::mib(works), slow).unwrap();
+    }
+}
+
+#[test]
+fn a_database_that_has_more_than_its_capacity_opens_at_least_to_be_read() {
+    let mut settings = settings();
+    settings.tiers.truncate(1);
+    settings.tiers[0].capacity = ByteSize::mib(4);
+    let devices = MemoryDevices::new();
+    let environment = environment(devices.clone());
+    let db = environment.create(&home(), &settings).unwrap();
+    let puts = (0..100_000u32).map(|key| db.put(key.to_be_bytes(), [7; 1000]));
+    let error = puts.into_iter().find_map(Result::err).unwrap();
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+    drop(db);
+    // What is left to the capacity when a crash comes is a matter of chance.
+    for kib in [0, 1, 4, 16, 20, 64] {
+        settings.tiers[0].capacity = ByteSize(used(&devices, Path::new(TIERS[0])) - (kib << 10));
+        let db = environment.open_with(&home(), &settings).unwrap_or_else(|e| panic!("{kib}: {e}"));
+        assert_eq!(db.get(0u32.to_be_bytes()).unwrap().unwrap(), vec![7; 1000]);
+        drop(db);
+    }
+}
+
+#[test]
+fn logs_of_large_memtables_become_few_tables_when_tier_0_is_small_now() {
+    let mut settings = Settings { memory: ByteSize::mib(96), ..settings() };
+    let devices = MemoryDevices::new();
+    let environment = environment(devices.clone());
+    settings.tiers[0].capacity = ByteSize::gib(1);
+    let db = environment.create(&home(), &settings).unwrap();
+    for key in 0..7000u32 {
+        db.put(key.to_be_bytes(), [7; 1000]).unwrap();
+    }
+    let tables = |db: &Db| db.stats().levels.iter().map(|level| level.tables).sum::<usize>();
+    assert_eq!(tables(&db), 0, "all of it is in a log");
+    drop(db);
+    settings.tiers[0].capacity = ByteSize::mib(1);
+    let db = environment.open_with(&home(), &settings).unwrap();
+    let tables = tables(&db);
+    assert!((1..=4).contains(&tables), "{tables} tables");
+    assert_eq!(scan(&db).unwrap().len(), 7000);
 }
 
 #[test]

@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline_device::driver::{DirectoryLock, Entry, Space};
 use thermocline_device::{
-    Buffer, Completion, Driver, DriverFile, Error, ErrorKind, Handle, Operation, Queue, Result,
-    TierSpec,
+    Buffer, Completion, Driver, DriverFile, Error, ErrorKind, FileStamp, Handle, Operation, Queue,
+    Result, TierSpec,
 };
 use thermocline_foundation::sync_site::apart;
 
@@ -783,6 +783,13 @@ impl DriverFile for File {
     fn len(&self) -> Result<u64> {
         self.directory.enter(CallKind::Len, &self.name)?;
         Ok(self.with(self.id, |content, _| content.live.len()))
+    }
+
+    fn stamp(&self) -> Result<Option<FileStamp>> {
+        self.directory.enter(CallKind::Len, &self.name)?;
+        let (changed_ns, len) =
+            self.with(self.id, |content, _| (content.changes, content.live.len()));
+        Ok(Some(FileStamp { number: self.id, born_ns: 0, changed_ns, len }))
     }
 
     fn allocate(&self, len: u64) -> Result<()> {

@@ -81,10 +81,13 @@ pub(super) struct Content {
     pub live: Sparse,
     pub durable: Sparse,
     pub pending: Vec<Pending<Change>>,
+    /// Changes so far, as the time of the last one tells them apart.
+    pub changes: u64,
 }
 
 impl Content {
     pub fn change(&mut self, call: u64, change: Change) {
+        self.changes += 1;
         change.apply(&mut self.live, &mut || true);
         self.pending.push(Pending::new(call, change));
     }
@@ -109,6 +112,7 @@ impl Content {
                 }
             }
         }
+        self.changes += 1;
         self.live.write(offset, bytes);
         self.durable.write(offset, bytes);
     }
@@ -519,7 +523,8 @@ impl Content {
         for pending in &self.pending {
             pending.change.apply(&mut image, keep);
         }
-        Self { link: self.link.clone(), live: image.clone(), durable: image, pending: Vec::new() }
+        let (link, changes) = (self.link.clone(), self.changes);
+        Self { link, live: image.clone(), durable: image, pending: Vec::new(), changes }
     }
 }
 

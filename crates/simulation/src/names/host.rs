@@ -3,7 +3,7 @@
 
 use super::images::{devices, observe, spec, split};
 use super::model::{FileId, Model};
-use super::{FAST, Setting};
+use super::{FAST, Setting, extents};
 use crate::devices::{Devices, Loss, World};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -49,6 +49,8 @@ pub struct Counts {
     pub stayed: u64,
     /// Kills and power cuts.
     pub restarts: u64,
+    /// Reads that extents served.
+    pub served: u64,
     /// Renames of the directory that were announced.
     pub announced: u64,
 }
@@ -99,6 +101,7 @@ impl Host {
         self.names = Some(self.setting.make(&self.devices)?);
         self.model.lock().made = true;
         self.setting.prepare(&self.devices);
+        extents::keep(self.names());
         Ok(())
     }
 
@@ -127,7 +130,7 @@ impl Host {
 
     /// One step, and whether everything is as it should be.
     pub fn step(&mut self) -> Step {
-        match self.draw(28) {
+        match self.draw(30) {
             0..=4 => self.create(),
             5..=7 => self.append(),
             8..=10 => self.sync(),
@@ -141,6 +144,7 @@ impl Host {
             21..=23 => self.copy(),
             24..=25 => self.move_written(),
             26 => self.announce_rename(),
+            27..=28 => self.read_extents(),
             _ => self.restart(),
         }?;
         self.check()
@@ -155,6 +159,10 @@ impl Host {
     fn create(&mut self) -> Step {
         let name = self.any_name();
         let level = [None, Some(0), Some(2), Some(5)][self.draw(4) as usize];
+        self.create_as(name, level)
+    }
+
+    fn create_as(&mut self, name: &str, level: Option<u8>) -> Step {
         let class =
             FileClass { holds: Holds::of_name(name), level, origin: Origin::Flush, heat: None };
         let file = {
@@ -227,19 +235,23 @@ impl Host {
 
     fn sync(&mut self) -> Step {
         let Some(name) = self.used_name(|_, _| true) else { return Ok(()) };
-        let file = self.opened(&name)?;
+        self.sync_file(&name)
+    }
+
+    fn sync_file(&mut self, name: &str) -> Step {
+        let file = self.opened(name)?;
         let (parent, there) = split(&file.place());
         let driver = self.devices.tier(&spec(&parent))?;
         let handle = driver.open(&there)?;
         driver.execute(&handle, Operation::Sync).result?;
         {
             let mut model = self.model.lock();
-            let id = model.now[&name];
+            let id = model.now[name];
             let bytes = model.files.get_mut(&id).expect("it is known");
             bytes.durable = bytes.written.len();
         }
         file.synced()?;
-        self.model.lock().settle(&name);
+        self.model.lock().settle(name);
         Ok(())
     }
 
@@ -430,8 +442,29 @@ impl Host {
         Ok(())
     }
 
+    /// A table of the deepest level is read as often as it takes to be served, and so is the one
+    /// that takes its name.
+    fn read_extents(&mut self) -> Step {
+        let name = NAMES[self.draw(3) as usize];
+        for _ in 0..1 + self.draw(2) {
+            self.create_as(name, Some(5))?;
+            self.append_to(name)?;
+            self.sync_file(name)?;
+            self.written.remove(name);
+            let file = self.opened(name)?;
+            self.counts.served += extents::read(&self.devices, self.names(), &file)?;
+        }
+        Ok(())
+    }
+
     fn restart(&mut self) -> Step {
         self.counts.restarts += 1;
+        if self.draw(2) == 0 {
+            // The process ends in order, and what is gathered is kept.
+            self.written.clear();
+            self.open.clear();
+            self.names = None;
+        }
         let world = self.devices.world();
         let is_kill = self.draw(2) == 0;
         let world = if is_kill { world.after(Loss::None) } else { self.cut(&world) };
@@ -467,6 +500,7 @@ impl Host {
         earlier.end_process();
         self.names = None;
         self.names = Some(self.setting.load(&self.devices)?);
+        extents::keep(self.names());
         self.names().sync_directory()?;
         Ok(())
     }

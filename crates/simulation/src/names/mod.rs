@@ -4,10 +4,12 @@
 //! ```text
 //!   host.rs     steps of a host from a seed       model.rs   what it may find
 //!   images.rs   what crashes leave, opened      beside.rs  writings beside moves and copies
+//!   extents.rs  reads that are served from the fastest tier
 //! ```
 //! Everything runs on one thread and follows from the seed.
 
 mod beside;
+mod extents;
 mod host;
 mod images;
 mod model;
@@ -36,7 +38,7 @@ const FAST: &str = "/mnt/fast/app";
 const SLOW: &str = "/mnt/slow/app";
 
 /// Steps of a history.
-const STEPS: usize = 40;
+const STEPS: usize = 42;
 
 /// Logs and upper levels on the fastest tier, the rest on the slowest.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::support::hooked::{Call, HookedDevices};
-use crate::support::{one_tier, stepped_environment, until};
-use crate::{ByteSize, Db, Environment, Experiments};
+use crate::support::{hybrid, one_tier, stepped_environment, until};
+use crate::{ByteSize, Db, Environment, Experiments, Preset};
 use std::path::Path;
 use thermocline_device::MemoryDevices;
 use thermocline_device::buffer::PAGE_BYTES;
@@ -161,4 +161,19 @@ fn zeros_that_cannot_be_written_stop_writing() {
     full.store(true, Relaxed);
     let error = pool(&db).fill().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+}
+
+#[test]
+fn a_log_has_room_for_a_group_of_several_batches() {
+    for (preset, log_writes) in [(Preset::Leveled, 1), (Preset::Leveled, 4), (Preset::Hybrid, 1)] {
+        for mib in [1, 2, 4, 8, 20, 64, 1024, 1 << 20] {
+            let mut settings = Settings { preset: Some(preset), log_writes, ..hybrid() };
+            settings.tiers[0].capacity = ByteSize::mib(mib);
+            let bytes = settings.group_bytes();
+            // A key and its value of no byte.
+            let batches = bytes / 16;
+            let (group, log) = (bytes_of_log(batches, bytes), settings.log_bytes());
+            assert!(group <= log, "{group} of {log}, {preset:?} on {mib} MiB");
+        }
+    }
 }

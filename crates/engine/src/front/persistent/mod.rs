@@ -100,7 +100,10 @@ impl Persistent {
             shared: Arc::clone(shared),
             versions: Arc::clone(versions),
             arenas: Arc::clone(arenas),
-            queue: WriteQueue::new(shared.settings.groups_in_flight()),
+            queue: WriteQueue::new(
+                shared.settings.groups_in_flight(),
+                shared.settings.group_bytes(),
+            ),
             locks: Arc::clone(locks),
             turnstile: Mutex::new(turnstile),
             figures: Figures::default(),

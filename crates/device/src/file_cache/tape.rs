@@ -6,24 +6,23 @@
 //! A file gets the positions behind the newest one; nothing is put under a position twice. So an
 //! entry whose file is gone leads nowhere, whatever came after.
 //!
-//! Threads: readers load a snapshot of the list; the one job of the cache replaces it.
+//! Threads: readers load a snapshot of the list; the one that fills the cache replaces it.
 
 use super::lookup::POSITIONS;
+use super::sealed::{POSITION_BYTES, Sealed};
+use crate::file::File;
 use std::sync::Arc;
-use thermocline_device::File;
-use thermocline_device::file_cache::Sealed;
-use thermocline_device::file_cache::sealed::POSITION_BYTES;
 use thermocline_foundation::FileNumber;
 use thermocline_foundation::sync::OnceLock;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use thermocline_table::{BlockKey, CachedAt};
 
 /// Reads of a file that may fail before it is given up.
 const FAILURES_MAX: u32 = 16;
 
 /// A file that blocks are read from.
 #[derive(Debug)]
-pub(super) struct CacheFile {
+pub struct CacheFile {
+    /// The file itself.
     pub file: Arc<File>,
     /// The position of its first byte.
     start: u64,
@@ -38,6 +37,7 @@ pub(super) struct CacheFile {
 }
 
 impl CacheFile {
+    /// Its number.
     pub fn number(&self) -> FileNumber {
         self.file.number()
     }
@@ -66,6 +66,7 @@ impl CacheFile {
         self.retired.load(Relaxed)
     }
 
+    /// The time of the last hit, or of its making.
     pub fn last_hit(&self) -> u64 {
         self.last_hit.load(Relaxed)
     }
@@ -73,10 +74,16 @@ impl CacheFile {
 
 /// A list of them at some moment, by position.
 #[derive(Clone, Debug)]
-pub(super) struct Files {
+pub struct Files {
     list: Vec<Arc<CacheFile>>,
     /// The position behind the newest file there has been.
     head: u64,
+}
+
+impl Default for Files {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Files {
@@ -133,23 +140,24 @@ impl Files {
         self.file_at(low).is_some()
     }
 
-    /// Where the copy of `key` is, whose position has these low bits; it is hit at `now`.
-    pub fn copy_at(&self, low: u64, key: BlockKey, now: u64) -> Option<CachedAt> {
+    /// Where the copy of `len` bytes is whose position has these low bits: its file, and bytes from
+    /// the start of that. It is hit at `now`.
+    pub fn copy_at(&self, low: u64, len: u32, now: u64) -> Option<(&Arc<CacheFile>, u64)> {
         let (file, position) = self.file_at(low)?;
         let offset = (position - file.start) * POSITION_BYTES;
-        if file.is_retired() || offset + u64::from(key.len) > file.bytes {
+        if file.is_retired() || offset + u64::from(len) > file.bytes {
             return None;
         }
         file.last_hit.store(now, Relaxed);
-        Some(CachedAt { file: Arc::clone(&file.file), offset })
+        Some((file, offset))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thermocline_device::drivers::MemoryDriver;
-    use thermocline_device::{Driver, FileKind, TierIndex};
+    use crate::drivers::MemoryDriver;
+    use crate::{Driver, FileKind, TierIndex};
     use thermocline_foundation::DatabaseId;
 
     fn file(number: u64) -> Arc<File> {
@@ -158,10 +166,6 @@ mod tests {
         let (database, number, kind) =
             (DatabaseId([1; 16]), FileNumber(number), FileKind::BlockCache);
         Arc::new(File::new(database, number, kind, TierIndex(0), driver, handle))
-    }
-
-    fn key(len: u32) -> BlockKey {
-        BlockKey { table: FileNumber(9), offset: 0, len }
     }
 
     #[test]
@@ -176,13 +180,13 @@ mod tests {
         assert!(files.head > 3 * POSITIONS, "the bits have wrapped");
         for file in &made {
             for offset in [0, 160, (64 << 10) - 16] {
-                let at = files.copy_at(file.position(offset) % POSITIONS, key(16), 7).unwrap();
-                assert_eq!((at.file.number(), at.offset), (file.number(), offset));
+                let (at, found) = files.copy_at(file.position(offset) % POSITIONS, 16, 7).unwrap();
+                assert_eq!((at.number(), found), (file.number(), offset));
             }
             assert_eq!(file.last_hit(), 7);
         }
         let last = made[0].position((64 << 10) - 16);
-        assert!(files.copy_at(last % POSITIONS, key(17), 7).is_none(), "it would reach beyond");
+        assert!(files.copy_at(last % POSITIONS, 17, 7).is_none(), "it would reach beyond");
         let without = files.without(|file| file.number() == FileNumber(1));
         let gone = made[1].position(160);
         assert!(files.is_live(gone % POSITIONS) && !without.is_live(gone % POSITIONS));
@@ -194,6 +198,6 @@ mod tests {
         let (files, file) = Files::new().with(file(1), 64 << 10, 0);
         let too_much = (0..40).filter(|_| file.failed()).count();
         assert!(too_much == 1 && file.is_retired());
-        assert!(files.copy_at(file.position(0), key(16), 1).is_none());
+        assert!(files.copy_at(file.position(0), 16, 1).is_none());
     }
 }

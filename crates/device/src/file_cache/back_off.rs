@@ -13,7 +13,7 @@ const MEMORY_NS: u64 = 60 * SECOND_NS;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct BackOff {
+pub struct BackOff {
     /// When a file was given up last.
     given_up_ns: Option<u64>,
     /// The last pause, and when it ended or ends.

@@ -6,7 +6,7 @@
 //!   line    8 entries, one cache line; a block's entry is in one of two lines
 //! ```
 //! Positions are those of an endless tape on which the files of the cache lie one behind the other
-//! (`files.rs`); an entry has its low bits. About one look-up in a million of a block that is not
+//! (`tape.rs`); an entry has its low bits. About one look-up in a million of a block that is not
 //! there finds another's entry: the read block does not match its checksum then, and the table is
 //! read.
 //!
@@ -16,9 +16,9 @@
 //!
 //! Threads: any may find and take; one at a time inserts.
 
+use thermocline_foundation::FileNumber;
 use thermocline_foundation::random::mix;
 use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use thermocline_table::BlockKey;
 
 const LINE: usize = 8;
 const HITS_BITS: u32 = 2;
@@ -26,7 +26,7 @@ const HITS_MASK: u64 = (1 << HITS_BITS) - 1;
 const POSITION_BITS: u32 = 38;
 
 /// Positions that entries tell apart.
-pub(super) const POSITIONS: u64 = 1 << POSITION_BITS;
+pub const POSITIONS: u64 = 1 << POSITION_BITS;
 
 /// Expected share of entries in use, in percent: with two lines to choose from few are given up.
 const LOAD_PERCENT: u64 = 80;
@@ -39,13 +39,13 @@ struct Line([AtomicU64; LINE]);
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Lookup {
+pub struct Lookup {
     lines: Vec<Line>,
 }
 
-/// What a block is known by.
-pub(super) fn hash_of(key: BlockKey) -> u64 {
-    mix(mix(key.table.0) ^ key.offset)
+/// What a block is known by: its file and its place there.
+pub fn hash_of(file: FileNumber, offset: u64) -> u64 {
+    mix(mix(file.0) ^ offset)
 }
 
 fn signature(hash: u64) -> u64 {
@@ -158,11 +158,10 @@ impl Lookup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thermocline_foundation::FileNumber;
     use thermocline_foundation::random::Random;
 
     fn hash(number: u64) -> u64 {
-        hash_of(BlockKey { table: FileNumber(number % 7), offset: number, len: 100 })
+        hash_of(FileNumber(number % 7), number)
     }
 
     #[test]
