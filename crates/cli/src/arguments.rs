@@ -6,7 +6,7 @@ use crate::output::Output;
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use thermocline::{PersistentMemory, Preset, Tier};
+use thermocline::{PersistentMemory, Preset, Tier, WhichTier};
 use thermocline_foundation::ByteSize;
 
 const EXAMPLES: &str = "\
@@ -79,6 +79,10 @@ fn parse_region(text: &str) -> Result<PersistentMemory, String> {
 
 fn parse_tier(text: &str) -> Result<Tier, String> {
     Tier::parse(text).map_err(|error| error.to_string())
+}
+
+fn parse_which_tier(text: &str) -> Result<WhichTier, String> {
+    Ok(text.parse().map_or_else(|_| WhichTier::Path(text.into()), WhichTier::Place))
 }
 
 fn parse_preset(text: &str) -> Result<Preset, String> {
@@ -343,9 +347,9 @@ pub enum TiersAction {
     Add(TierAdd),
     /// Remove a tier of it; its files go to the others first
     Remove {
-        /// Its place, 0 for the fastest
-        #[arg(value_name = "N")]
-        at: usize,
+        /// Its directory, or its place, 0 for the fastest
+        #[arg(value_name = "PATH|N", value_parser = parse_which_tier)]
+        tier: WhichTier,
     },
     /// Put a tier of it into another directory, such as one on a new disk
     Replace {

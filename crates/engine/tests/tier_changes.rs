@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline::{
-    ByteSize, Db, Environment, ErrorKind, Preset, Settings, Stepper, Tier, TierChange, Workers,
+    ByteSize, Db, Environment, ErrorKind, Preset, Settings, Stepper, Tier, TierChange, WhichTier,
+    Workers,
 };
 use thermocline_device::{
     Buffer, Devices, Driver, Error, ErrorKind as DeviceErrorKind, MemoryDevices, Operation,
@@ -63,10 +64,21 @@ fn fixture(preset: Preset, tiers: &[&str]) -> (MemoryDevices, Model) {
 /// The same files on other devices.
 fn copy_of(devices: &MemoryDevices) -> MemoryDevices {
     let copy = MemoryDevices::new();
-    for path in ["/home", "/a", "/b", "/c", "/new"].map(Path::new) {
-        let Some(from) = devices.directory(path) else { continue };
-        copy.create_directory(path).unwrap();
-        let to = copy.directory(path).unwrap();
+    for path in ["/home", "/a", "/b", "/c", "/new"] {
+        mount(&copy, path, devices, path);
+    }
+    copy
+}
+
+/// Puts a copy of what `others` have at `from`, if anything, into `to`, in place of what is there.
+fn mount(devices: &MemoryDevices, to: &str, others: &MemoryDevices, from: &str) {
+    let (Some(from), to) = (others.directory(Path::new(from)), Path::new(to)) else { return };
+    devices.create_directory(to).unwrap();
+    let to = devices.directory(to).unwrap();
+    for entry in to.list().unwrap() {
+        to.delete(&entry.name).unwrap();
+    }
+    {
         for entry in from.list().unwrap() {
             let buffer = Buffer::zeroed(entry.len as usize);
             let file = from.open(&entry.name).unwrap();
@@ -75,7 +87,6 @@ fn copy_of(devices: &MemoryDevices) -> MemoryDevices {
             to.execute(&to.create(&entry.name).unwrap(), write).result.unwrap();
         }
     }
-    copy
 }
 
 /// Opens the database, which has all records, takes more and verifies, with tables merged where
@@ -121,7 +132,7 @@ fn ending_after(devices: &MemoryDevices, most: u64) -> Arc<dyn Devices> {
 fn changes() -> Vec<(Preset, &'static [&'static str], TierChange, &'static [&'static str])> {
     use Preset::{Hybrid, Leveled};
     let add = |at| TierChange::Add { at, tier: tier("/new", 32) };
-    let remove = |at| TierChange::Remove { at };
+    let remove = |at| TierChange::Remove { tier: WhichTier::Place(at) };
     let replace = |at| TierChange::Replace { at, path: PathBuf::from("/new") };
     vec![
         (Leveled, &["/a"], add(Some(0)), &["/new", "/a"]),
@@ -137,6 +148,41 @@ fn changes() -> Vec<(Preset, &'static [&'static str], TierChange, &'static [&'st
         (Hybrid, &["/a", "/b", "/c"], remove(0), &["/b", "/c"]),
         (Hybrid, &["/a", "/b", "/c"], remove(1), &["/a", "/c"]),
     ]
+}
+
+fn remove(at: usize) -> TierChange {
+    TierChange::Remove { tier: WhichTier::Place(at) }
+}
+
+/// Makes the change and gives the text of the refusal.
+fn refusal(devices: &MemoryDevices, settings: Option<&Settings>, change: &TierChange) -> String {
+    let environment = environment(Arc::new(devices.clone()));
+    let changed = environment.change_tiers(Path::new(HOME), settings, change, &mut |_| {});
+    changed.unwrap_err().to_string()
+}
+
+/// The database as the change leaves it when it is cut off, first before `TIER` of any tier is
+/// written and then with some of them written: with `CHANGING`, and none of its tiers accepted.
+fn cut_off(fixed: &MemoryDevices, change: &TierChange) -> Vec<MemoryDevices> {
+    let mut found = Vec::new();
+    for most in 0.. {
+        let devices = copy_of(fixed);
+        let ended = environment(ending_after(&devices, most)).change_tiers(
+            Path::new(HOME),
+            None,
+            change,
+            &mut |_| {},
+        );
+        if ended.is_ok() {
+            break;
+        }
+        let names = devices.directory(Path::new(HOME)).unwrap().list().unwrap();
+        if names.iter().any(|entry| entry.name == "CHANGING") {
+            found.push(copy_of(&devices));
+        }
+    }
+    assert!(found.len() > 2, "{change:?}");
+    found
 }
 
 fn paths(of: &[&str]) -> Vec<PathBuf> {
@@ -208,9 +254,13 @@ fn a_store_of_one_tier_gains_a_fast_one_and_becomes_hybrid() {
 
 #[test]
 fn what_cannot_be_done_is_refused_and_changes_nothing() {
+    let remove = |tier| TierChange::Remove { tier };
+    let small = Tier::new("/new", ByteSize::kib(4)).driver("memory");
     let refused = [
-        (TierChange::Remove { at: 0 }, ErrorKind::Invalid, "hybrid"),
-        (TierChange::Remove { at: 5 }, ErrorKind::Invalid, "no place"),
+        (remove(WhichTier::Place(0)), ErrorKind::Invalid, "hybrid"),
+        (remove(WhichTier::Place(5)), ErrorKind::Invalid, "no place"),
+        (remove(WhichTier::Path("/c".into())), ErrorKind::Invalid, "no tier lies in /c"),
+        (TierChange::Add { at: None, tier: small }, ErrorKind::Invalid, "capacity of tier 2"),
         (TierChange::Add { at: Some(3), tier: tier("/new", 1) }, ErrorKind::Invalid, "no place 3"),
         (TierChange::Add { at: None, tier: tier("/a", 1) }, ErrorKind::Invalid, "twice"),
         (TierChange::Replace { at: 0, path: "/b".into() }, ErrorKind::Invalid, "twice"),
@@ -237,10 +287,112 @@ fn a_tier_whose_files_have_no_room_elsewhere_stays() {
     let mut model = Model::new();
     put(&db, &mut model, 0..20_000, 1);
     db.close().unwrap();
-    let error = environment
-        .change_tiers(Path::new(HOME), None, &TierChange::Remove { at: 0 }, &mut |_| {})
-        .unwrap_err();
+    let error =
+        environment.change_tiers(Path::new(HOME), None, &remove(0), &mut |_| {}).unwrap_err();
     assert!(error.kind() == ErrorKind::OutOfSpace, "{error}");
     assert!(error.to_string().contains("no room"), "{error}");
+    assert_eq!(check(&devices, &model, true), paths(&["/a", "/b"]));
+}
+
+#[test]
+fn a_change_that_an_opening_has_ended_is_not_taken_for_another_one() {
+    let (fixed, model) = fixture(Preset::Leveled, &["/a", "/b", "/c"]);
+    for devices in cut_off(&fixed, &remove(1)) {
+        // The user asks for the same again.
+        let text = refusal(&devices, None, &remove(1));
+        assert!(text.contains("is done now") && text.contains("/a, /c"), "{text}");
+        assert_eq!(check(&devices, &model, false), paths(&["/a", "/c"]));
+        // By its path it cannot be another one in any case.
+        let by_path = TierChange::Remove { tier: WhichTier::Path("/b".into()) };
+        let text = refusal(&devices, None, &by_path);
+        assert!(text.contains("no tier lies in /b: they are /a, /c"), "{text}");
+    }
+    let by_path = TierChange::Remove { tier: WhichTier::Path("/b".into()) };
+    let environment = environment(Arc::new(fixed.clone()));
+    let tiers = environment.change_tiers(Path::new(HOME), None, &by_path, &mut |_| {}).unwrap();
+    assert_eq!(
+        tiers.iter().map(|tier| tier.path.clone()).collect::<Vec<_>>(),
+        paths(&["/a", "/c"])
+    );
+    assert_eq!(check(&fixed, &model, false), paths(&["/a", "/c"]));
+}
+
+#[test]
+fn a_wrong_disk_is_refused_while_a_change_is_to_be_ended_and_the_right_one_opens_afterwards() {
+    // What was on the disks before, which are clones then.
+    let (older, mut model) = fixture(Preset::Leveled, &["/a", "/b", "/c"]);
+    let fixed = copy_of(&older);
+    let db = environment(Arc::new(fixed.clone())).open(Path::new(HOME)).unwrap();
+    put(&db, &mut model, 30..60, 4);
+    db.flush().unwrap();
+    put(&db, &mut model, 50..70, 5);
+    db.close().unwrap();
+    let (foreign, _) = fixture(Preset::Leveled, &["/a", "/b", "/c"]);
+    let replace = |at| TierChange::Replace { at, path: PathBuf::from("/new") };
+    let add = TierChange::Add { at: Some(1), tier: tier("/new", 32) };
+    let wrong = [
+        ("/a", "/b", &fixed),
+        ("/b", "/c", &fixed),
+        ("/c", "/c", &older),
+        ("/b", "/b", &older),
+        ("/a", "/a", &older),
+        ("/a", "/a", &foreign),
+    ];
+    for change in [add, replace(0), remove(0), remove(1), replace(1)] {
+        for devices in cut_off(&fixed, &change).into_iter().step_by(2) {
+            let right = copy_of(&devices);
+            let home = devices.directory(Path::new(HOME)).unwrap();
+            for (to, from, others) in wrong {
+                // Only those that the change has to do with from here on.
+                let gone = match &change {
+                    TierChange::Remove { .. } | TierChange::Replace { .. } => ["/a", "/b"]
+                        [usize::from(matches!(
+                            &change,
+                            TierChange::Replace { at: 1, .. }
+                                | TierChange::Remove { tier: WhichTier::Place(1) }
+                        ))],
+                    TierChange::Add { .. } => "/new",
+                };
+                if to == gone && to != "/a" {
+                    continue;
+                }
+                mount(&devices, to, others, from);
+                let before = home.list().unwrap();
+                let opened = environment(Arc::new(devices.clone())).open(Path::new(HOME));
+                let Err(error) = opened else {
+                    assert_eq!(to, gone, "{change:?}: {to} accepted");
+                    continue;
+                };
+                assert_eq!(error.kind(), ErrorKind::Tier, "{change:?} {to}: {error}");
+                assert_eq!(home.list().unwrap(), before, "{change:?} {to}");
+                mount(&devices, to, &right, to);
+            }
+            let after = check(&devices, &model, false);
+            assert!(after.len() >= 2, "{after:?}");
+        }
+    }
+}
+
+#[test]
+fn only_what_the_database_has_put_there_is_deleted_in_a_directory_that_goes() {
+    let (devices, model) = fixture(Preset::Leveled, &["/a", "/b"]);
+    let driver = devices.directory(Path::new("/b")).unwrap();
+    for name in ["store.region", "notes.txt", "00000001.map.old"] {
+        driver.create(name).unwrap();
+    }
+    environment(Arc::new(devices.clone()))
+        .change_tiers(Path::new(HOME), None, &remove(1), &mut |_| {})
+        .unwrap();
+    let left: Vec<_> = driver.list().unwrap().into_iter().map(|entry| entry.name).collect();
+    assert_eq!(left, ["00000001.map.old", "notes.txt", "store.region"]);
+    assert_eq!(check(&devices, &model, true), paths(&["/a"]));
+}
+
+#[test]
+fn a_preset_that_is_given_does_not_hide_the_one_that_is_kept() {
+    let (devices, model) = fixture(Preset::Hybrid, &["/a", "/b"]);
+    let leveled = settings(Preset::Leveled, &[]);
+    let text = refusal(&devices, Some(&leveled), &remove(1));
+    assert!(text.contains("hybrid"), "{text}");
     assert_eq!(check(&devices, &model, true), paths(&["/a", "/b"]));
 }

@@ -13,7 +13,7 @@ use crate::{errors, syncs};
 use parking_lot::{Mutex, RwLock};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thermocline::{Db, Error, Tier, TierChange};
+use thermocline::{Db, Error, Tier, TierChange, WhichTier};
 use thermocline_foundation::random::{Random, mix};
 
 /// What the devices are like after each call that changes something.
@@ -45,14 +45,15 @@ fn change_of(seed: u64, tiers: &[Tier], choice: u64) -> TierChange {
     }
     if tiers.len() > 1 + usize::from(is_hybrid(seed)) {
         // The last has most of the tables; the others may have no room for these.
-        choices.extend((0..tiers.len() - 1).map(|at| TierChange::Remove { at }));
+        let places = (0..tiers.len() - 1).map(WhichTier::Place);
+        choices.extend(places.map(|tier| TierChange::Remove { tier }));
     }
     let at = choice as usize % choices.len();
     choices.swap_remove(at)
 }
 
 fn make(machine: &Machine, change: &TierChange) -> Result<(), Error> {
-    machine.environment.change_tiers(Path::new(HOME), None, change, &mut |_| {})
+    machine.environment.change_tiers(Path::new(HOME), None, change, &mut |_| {}).map(drop)
 }
 
 fn paths(db: &Db) -> Vec<PathBuf> {
@@ -78,7 +79,8 @@ pub(crate) fn run(mut life: Life, known: &RwLock<Known>) -> Result<(), Violation
     let before = after.clone();
     match &change {
         TierChange::Add { at, tier } => after.insert(at.unwrap_or(tiers.len()), tier.path.clone()),
-        TierChange::Remove { at } => drop(after.remove(*at)),
+        TierChange::Remove { tier: WhichTier::Place(at) } => drop(after.remove(*at)),
+        TierChange::Remove { tier: WhichTier::Path(path) } => after.retain(|tier| tier != path),
         TierChange::Replace { at, path } => after[*at].clone_from(path),
     }
     let known = known.read_recursive();
@@ -119,6 +121,7 @@ impl Drill<'_> {
                 };
                 let explain = |why| format!("cut off after change {at} of {}: {why}", worlds.len());
                 self.check_cut_off(&image).map_err(explain)?;
+                self.check_cut_off_again(&image).map_err(explain)?;
             }
         }
         Ok(())
@@ -146,6 +149,30 @@ impl Drill<'_> {
         }
         check_files(&db, |path| machine.devices.look(|world| world.list(path)))?;
         self.check(&machine, db)
+    }
+
+    /// As [`Drill::check_cut_off`], where the power goes in the opening that goes on.
+    fn check_cut_off_again(&self, image: &World) -> Result<(), Violation> {
+        if image.list(Path::new(HOME)).iter().all(|(name, _)| name != "CHANGING") {
+            return Ok(());
+        }
+        let mut image = image.clone();
+        image.forget_numbers(Path::new("/"));
+        let machine = Machine::new(image, self.seed);
+        let moments = Arc::new(Moments::default());
+        machine.devices.watch(Some(Arc::clone(&moments) as Arc<dyn Watcher>));
+        let db = machine.open().map_err(|error| format!("it does not open: {error}"))?;
+        machine.kill(Some(db));
+        let worlds = std::mem::take(&mut *moments.worlds.lock());
+        for (at, world) in worlds.iter().enumerate() {
+            let image = match at % 2 {
+                _ if syncs::is_changed() => errors::without_owed(world),
+                0 => world.after(Loss::All),
+                _ => world.after(Loss::None),
+            };
+            self.check_cut_off(&image).map_err(|why| format!("and after {at} in it: {why}"))?;
+        }
+        Ok(())
     }
 
     /// Everything is there, verifies, and writes go on.

@@ -22,8 +22,8 @@ pub fn run(database: &Database, action: &TiersAction, json: bool) -> Result<()> 
             let change = TierChange::Add { at: *at, tier: added.clone() };
             tier_change::run(database, change, json)
         }
-        TiersAction::Remove { at } => {
-            tier_change::run(database, TierChange::Remove { at: *at }, json)
+        TiersAction::Remove { tier } => {
+            tier_change::run(database, TierChange::Remove { tier: tier.clone() }, json)
         }
         TiersAction::Replace { at, path } => {
             let change = TierChange::Replace { at: *at, path: path.clone() };

@@ -1,13 +1,13 @@
 //! `tiers add|remove|replace`: another list of tiers for the database.
 
 use crate::arguments::Database;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::progress::Bar;
 use crate::store;
 use serde::Serialize;
 use std::path::PathBuf;
-use thermocline::{Db, Environment, Tier, TierChange};
+use thermocline::{Environment, Tier, TierChange, WhichTier};
 
 #[derive(Serialize)]
 struct Told {
@@ -16,6 +16,10 @@ struct Told {
 
 /// Makes the change and says which tiers there are.
 pub fn run(database: &Database, change: TierChange, json: bool) -> Result<()> {
+    if database.read_only {
+        let text = "this changes the database: leave out --read-only";
+        return Err(Failure::new(text));
+    }
     let change = match change {
         TierChange::Add { at, tier } => {
             let path = store::absolute(&tier.path)?;
@@ -24,17 +28,18 @@ pub fn run(database: &Database, change: TierChange, json: bool) -> Result<()> {
         TierChange::Replace { at, path } => {
             TierChange::Replace { at, path: store::absolute(&path)? }
         }
-        remove @ TierChange::Remove { .. } => remove,
+        TierChange::Remove { tier: WhichTier::Path(path) } => {
+            TierChange::Remove { tier: WhichTier::Path(store::absolute(&path)?) }
+        }
+        TierChange::Remove { tier } => TierChange::Remove { tier },
     };
     let (home, settings) = store::home_and_settings(database)?;
-    let environment = Environment::default();
     let bar = Bar::new("moving", Some(0));
-    environment.change_tiers(&home, settings.as_ref(), &change, &mut |now| bar.show(&now))?;
+    let mut show = |now| bar.show(&now);
+    let tiers =
+        Environment::default().change_tiers(&home, settings.as_ref(), &change, &mut show)?;
     drop(bar);
-    // What is said is what an opening finds.
-    let db = Db::open(&home)?;
-    let tiers = db.stats().tiers.iter().map(|tier| PathBuf::from(&tier.path)).collect();
-    db.close()?;
+    let tiers = tiers.into_iter().map(|tier| tier.path).collect();
     let told = Told { tiers };
     let mut output = Output::new();
     if json {

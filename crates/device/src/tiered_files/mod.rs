@@ -98,6 +98,8 @@ pub struct TieredFiles {
     region: Mutex<Option<RegionRecord>>,
     read_only: bool,
     closed: AtomicBool,
+    /// The opening has ended a change of the tiers that was cut off.
+    has_ended_change: bool,
     owner: OwnerProcess,
     /// Hold the directories until the namespace is dropped.
     locks: Mutex<Vec<Box<dyn DirectoryLock>>>,

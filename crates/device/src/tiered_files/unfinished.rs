@@ -19,7 +19,7 @@ use super::creation::Texts;
 use super::devices::Devices;
 use super::home::{self, Home};
 use super::opening::{LOCK_NAME, has_file};
-use crate::driver::Driver;
+use crate::driver::{Driver, Entry};
 use crate::error::{ErrorKind, Result};
 use crate::file_cache::lives;
 use crate::identity::{self, Identity, InstanceId};
@@ -74,8 +74,18 @@ pub(super) fn forget(driver: &dyn Driver) -> Result<()> {
 
 /// Empties a directory durably, its lock aside; the file `last` goes when everything else is gone.
 pub(crate) fn clear(driver: &dyn Driver, last: &str) -> Result<()> {
+    clear_of(driver, last, |_| true)
+}
+
+/// As [`clear`], of what `is_ours`.
+pub(super) fn clear_of(
+    driver: &dyn Driver,
+    last: &str,
+    is_ours: impl Fn(&Entry) -> bool,
+) -> Result<()> {
     let entries = driver.list()?;
-    let others = entries.iter().filter(|entry| entry.name != LOCK_NAME && entry.name != last);
+    let is_other = |entry: &&Entry| entry.name != LOCK_NAME && entry.name != last;
+    let others = entries.iter().filter(is_other).filter(|entry| is_ours(entry));
     for entry in others {
         driver.delete(&entry.name)?;
     }

@@ -3,11 +3,11 @@
 //! ```text
 //!   files go where they are to be (a new directory has TIER of generation 0 meanwhile)
 //!   -> CHANGING: what DATABASE is to say -> the file map, with a new number, and TIER of each tier
-//!   -> DATABASE -> CHANGING goes -> the directory that is left is emptied
+//!   -> DATABASE -> the directory that is left is emptied -> CHANGING goes
 //! ```
 //! 1. Until `CHANGING` is durable the database is what it was; what was begun in the new directory
 //!    is removed by the next attempt. From then on it is what `CHANGING` says: the next opening for
-//!    writing goes on, and needs only what is durable.
+//!    writing goes on (`cut_off.rs`), and needs only what is durable.
 //! 2. `CHANGING` is a text as `DATABASE`. Tiers of the two are the same where their paths are. The
 //!    place of the map in it is the number of the new map, which makes the new map known.
 //! 3. A file that lies in a directory that was no tier before belongs there: all copies are
@@ -16,21 +16,26 @@
 //!
 //! Threads: the caller's alone; all directories are locked from beginning to end.
 
+mod cut_off;
+
+pub(super) use cut_off::go_on;
+
 use super::devices::Devices;
 use super::home::Home;
 use super::opening::{
-    LOCK_NAME, absolute, has_file, require_distinct, require_other, write_generation,
+    LOCK_NAME, absolute, has_file, parse_name, require_distinct, require_other, write_generation,
 };
-use super::unfinished::{clear_with_lock, is_begun_by};
+use super::unfinished::{clear_of, is_begun_by};
 use super::{TieredFiles, creation, file_name};
 use crate::context::FileKind;
-use crate::driver::{DirectoryLock, Driver};
+use crate::driver::{DirectoryLock, Driver, Entry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file_map::{FileMap, MapState, map_name};
 use crate::identity::{self, Identity};
 use crate::journal::Extent;
 use crate::migration;
 use crate::placement::FileInfo;
+use crate::profile::PROFILE_FILE_NAME;
 use crate::small_file;
 use crate::tier::{Tier, TierIndex, TierSpec};
 use std::path::{Path, PathBuf};
@@ -64,9 +69,10 @@ struct Taken {
 }
 
 impl TieredFiles {
-    /// Changes the list of tiers. The namespace takes no changes afterwards; open it again.
+    /// Changes the list of tiers, and gives the new one. The namespace takes no changes afterwards;
+    /// open it again.
     ///
-    /// Errors: `Invalid` for a place that there is not, `OutOfSpace` where the files of a tier that
+    /// Errors: `Invalid` for a place that there is not, and where this opening has ended a change, `OutOfSpace` where the files of a tier that
     /// goes have no room on the others, `AlreadyExists` and `Invalid` for a directory that is not
     /// empty. The database is as it was then, but for files that have moved already.
     pub fn change_tiers(
@@ -74,12 +80,14 @@ impl TieredFiles {
         devices: &dyn Devices,
         change: &TierChange,
         progress: Copied<'_>,
-    ) -> Result<()> {
+    ) -> Result<Vec<TierSpec>> {
         self.require_writable()?;
+        self.require_no_ended_change()?;
         let old: Vec<_> = self.tiers.iter().map(|tier| tier.spec().clone()).collect();
         let new = changed(&old, change)?;
         require_distinct(&self.home, &new)?;
-        let added = new.iter().position(|spec| old.iter().all(|old| old.path != spec.path));
+        self.require_region_elsewhere(old.iter().find(|spec| is_gone(spec, &new)))?;
+        let added = new.iter().position(|spec| is_gone(spec, &old));
         if added.is_none() && !matches!(change, TierChange::Remove(_)) {
             let text = "the tier lies in that directory already; name another";
             return Err(Error::new(ErrorKind::Invalid, text));
@@ -112,17 +120,47 @@ impl TieredFiles {
         sync_site("reshape/begun", write)?;
         // From here on nothing but the new list counts.
         self.closed.store(true, Relaxed);
-        switch(&home, &self.home, &*self.home_driver, &tiers, state).map_err(|error| {
+        let later = |error: Error| {
             let text = format!("the tiers change, and the next opening ends it: {error}");
             Error::new(error.kind(), text)
-        })?;
-        for tier in &self.tiers {
-            if tiers.iter().all(|kept| kept.spec().path != tier.spec().path) {
-                give_back(devices, tier, true);
-            }
+        };
+        switch(&home, &self.home, &*self.home_driver, &tiers, state).map_err(later)?;
+        if let Some(left) = self.tiers.iter().find(|tier| is_gone(tier.spec(), &home.tiers)) {
+            give_back(devices, left, true);
         }
+        end(&*self.home_driver).map_err(later)?;
         drop(taken);
-        Ok(())
+        Ok(home.tiers)
+    }
+
+    /// Refuses a change where this opening has ended one that was cut off: places may mean other
+    /// tiers now than the caller knows.
+    pub fn require_no_ended_change(&self) -> Result<()> {
+        if !self.has_ended_change {
+            return Ok(());
+        }
+        let paths = self.tiers.iter().map(|tier| tier.spec().path.display().to_string());
+        let text = format!(
+            "a change of the tiers that was cut off is done now, and nothing else was changed: the \
+             tiers are {}; ask again if more is to change",
+            paths.collect::<Vec<_>>().join(", ")
+        );
+        Err(Error::new(ErrorKind::Invalid, text))
+    }
+
+    /// The region of persistent memory has records that are nowhere else.
+    fn require_region_elsewhere(&self, gone: Option<&TierSpec>) -> Result<()> {
+        let (Some(region), Some(gone)) = (self.region(), gone) else { return Ok(()) };
+        if !region.path.starts_with(&gone.path) {
+            return Ok(());
+        }
+        let text = format!(
+            "the region of persistent memory {} lies in {}, which is to go, and has records; move \
+             the file elsewhere, and open the database with its new path first",
+            region.path.display(),
+            gone.path.display()
+        );
+        Err(Error::new(ErrorKind::Invalid, text))
     }
 
     /// The tiers that stay, with their new places.
@@ -160,7 +198,9 @@ impl TieredFiles {
         require_other(&*driver, &spec.path, &others.collect::<Vec<_>>())?;
         let lock = driver.lock(LOCK_NAME)?;
         if is_begun_by(&*driver, &spec.path, self.instance, Some(0))? {
-            sync_site("reshape/again", || super::clear(&*driver, identity::FILE_NAME))?;
+            let is_ours = |entry: &Entry| is_of_tier(entry, false);
+            let clear = || clear_of(&*driver, identity::FILE_NAME, is_ours);
+            sync_site("reshape/again", clear)?;
         }
         creation::require_empty(&*driver, &spec.path)?;
         let tier = TierIndex(at as u8);
@@ -261,6 +301,11 @@ impl TieredFiles {
     }
 }
 
+/// No tier of `list` lies where that of `spec` does.
+fn is_gone(spec: &TierSpec, list: &[TierSpec]) -> bool {
+    list.iter().all(|other| other.path != spec.path)
+}
+
 /// The list after `change`, with complete paths.
 fn changed(old: &[TierSpec], change: &TierChange) -> Result<Vec<TierSpec>> {
     let mut new = old.to_vec();
@@ -290,7 +335,7 @@ fn changed(old: &[TierSpec], change: &TierChange) -> Result<Vec<TierSpec>> {
 
 /// The file map's state with the places that tiers have from now on.
 fn translated(state: &MapState, old: &[TierSpec], tiers: &[Arc<Tier>]) -> Result<MapState> {
-    let is_new = |tier: &&Arc<Tier>| old.iter().all(|old| old.path != tier.spec().path);
+    let is_new = |tier: &&Arc<Tier>| is_gone(tier.spec(), old);
     let new = tiers.iter().find(is_new);
     let in_new = new.map_or(Ok(Vec::new()), |tier| tier.driver().list())?;
     let mut translated = state.clone();
@@ -307,7 +352,8 @@ fn translated(state: &MapState, old: &[TierSpec], tiers: &[Arc<Tier>]) -> Result
     Ok(translated)
 }
 
-/// From `CHANGING`, which is durable, to `DATABASE`. All of it may be done again.
+/// From `CHANGING`, which is durable, to `DATABASE`, which is durable then. All of it may be done
+/// again.
 fn switch(
     home: &Home,
     home_path: &Path,
@@ -323,8 +369,7 @@ fn switch(
     state.reserved = number;
     sync_site("reshape/map", || FileMap::create(home.database, &tiers[0], state))?;
     let write = || write_generation(home, home_path, home_driver, tiers);
-    sync_site("reshape/generation", write)?;
-    end(home_driver)
+    sync_site("reshape/generation", write)
 }
 
 /// `CHANGING` goes: `DATABASE` says the same.
@@ -342,66 +387,29 @@ fn new_map(home: &Home) -> Result<FileNumber> {
     })
 }
 
-/// Goes on with a change that was cut off, if there is one. `home` is what `DATABASE` says, and the
-/// caller holds the lock of its directory.
-pub(super) fn go_on(
-    devices: &dyn Devices,
-    home: &Home,
-    home_path: &Path,
-    home_driver: &dyn Driver,
-    read_only: bool,
-) -> Result<bool> {
-    if !has_file(home_driver, FILE_NAME)? {
-        return Ok(false);
-    }
-    let new = Home::read_as(home_driver, home_path, FILE_NAME)?;
-    let is_done = home.generation >= new.generation;
-    match (is_done, read_only) {
-        (true, true) => return Ok(false),
-        (true, false) => return end(home_driver).map(|()| true),
-        (false, true) => {
-            let text = format!(
-                "a change of the tiers of {} was cut off; open it for writing, which ends it",
-                home_path.display()
-            );
-            return Err(Error::new(ErrorKind::Tier, text));
-        }
-        (false, false) => {}
-    }
-    let (mut tiers, mut locks) = (Vec::new(), Vec::new());
-    for (at, spec) in new.tiers.iter().enumerate() {
-        let tier = super::open_tier(devices, TierIndex(at as u8), spec, false)?;
-        locks.push(tier.driver().lock(LOCK_NAME)?);
-        let found = Identity::read(&**tier.driver(), &tier.describe())?;
-        if (found.database, found.instance) != (new.database, new.instance) {
-            let whose = format!("{} at {}", tier.index(), spec.path.display());
-            let way_out = "mount or name the right directory";
-            return Err(super::refuse(&whose, "foreign, of another database", way_out));
-        }
-        tiers.push(tier);
-    }
-    let number = new_map(&new)?;
-    let old = super::open_tier(devices, TierIndex(0), &home.tiers[0], false)?;
-    let maps = old.driver().list()?.into_iter().filter_map(|entry| {
-        let digits = entry.name.strip_suffix(&format!(".{}", FileKind::Map.extension()))?;
-        digits.parse().ok().map(FileNumber).filter(|map| *map < number)
-    });
-    let map = FileMap::open(home.database, &old, home.tiers.len(), maps.collect(), false)?;
-    let state = translated(map.state(), &home.tiers, &tiers)?;
-    switch(&new, home_path, home_driver, &tiers, state)?;
-    tracing::info!(home = %home_path.display(), "a change of tiers that was cut off is done");
-    Ok(true)
-}
-
-/// Empties a directory that is no tier any more, as far as that goes, and removes it if `is_ours`.
+/// Empties a directory that is no tier any more of what the database has put there, as far as that
+/// goes, and removes it if `is_ours`. What others have put there stays.
 fn give_back(devices: &dyn Devices, tier: &Tier, is_ours: bool) {
-    let cleared =
-        sync_site("reshape/left", || clear_with_lock(&**tier.driver(), identity::FILE_NAME));
+    let driver = &**tier.driver();
+    let cleared = sync_site("reshape/left", || {
+        clear_of(driver, identity::FILE_NAME, |entry| is_of_tier(entry, is_ours))
+    });
+    let unlock = |()| match has_file(driver, LOCK_NAME)? {
+        true => driver.delete(LOCK_NAME),
+        false => Ok(()),
+    };
     let remove = |()| match is_ours {
         true => devices.remove_directory_if_empty(&tier.spec().path),
         false => Ok(()),
     };
-    if let Err(error) = cleared.and_then(remove) {
+    if let Err(error) = cleared.and_then(unlock).and_then(remove) {
         tracing::warn!(%error, "a directory that is no tier any more keeps its files");
     }
+}
+
+/// The database has put it into a tier's directory; what was measured of the device only where that
+/// was its tier before.
+fn is_of_tier(entry: &Entry, with_profile: bool) -> bool {
+    let is_profile = small_file::whole_name(&entry.name) == PROFILE_FILE_NAME;
+    !entry.is_link && (parse_name(&entry.name).is_some() || with_profile && is_profile)
 }
