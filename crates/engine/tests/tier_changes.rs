@@ -338,7 +338,14 @@ fn a_wrong_disk_is_refused_while_a_change_is_to_be_ended_and_the_right_one_opens
         ("/a", "/a", &older),
         ("/a", "/a", &foreign),
     ];
-    for change in [add, replace(0), remove(0), remove(1), replace(1)] {
+    let changes = [
+        (add, ""),
+        (replace(0), "/a"),
+        (remove(0), "/a"),
+        (remove(1), "/b"),
+        (replace(1), "/b"),
+    ];
+    for (change, gone) in changes {
         for devices in cut_off(&fixed, &change).into_iter().step_by(2) {
             let right = copy_of(&devices);
             let home = devices.directory(Path::new(HOME)).unwrap();
@@ -360,8 +367,9 @@ fn a_wrong_disk_is_refused_while_a_change_is_to_be_ended_and_the_right_one_opens
                 let before = home.list().unwrap();
                 let opened = environment(Arc::new(devices.clone())).open(Path::new(HOME));
                 let Err(error) = opened else {
+                    // The change was done but for its end.
                     assert_eq!(to, gone, "{change:?}: {to} accepted");
-                    continue;
+                    break;
                 };
                 assert_eq!(error.kind(), ErrorKind::Tier, "{change:?} {to}: {error}");
                 assert_eq!(home.list().unwrap(), before, "{change:?} {to}");
@@ -395,4 +403,43 @@ fn a_preset_that_is_given_does_not_hide_the_one_that_is_kept() {
     let text = refusal(&devices, Some(&leveled), &remove(1));
     assert!(text.contains("hybrid"), "{text}");
     assert_eq!(check(&devices, &model, true), paths(&["/a", "/b"]));
+}
+
+#[test]
+fn what_remains_opens_and_takes_writes_however_little_room_a_removal_leaves() {
+    let fixed = MemoryDevices::new();
+    let named = |kib: u64| {
+        let fast = Tier::new("/a", ByteSize::kib(kib)).driver("memory");
+        let preset = settings(Preset::Leveled, &[]);
+        Settings { tiers: vec![fast, tier("/b", 32)], table_size: ByteSize::kib(64), ..preset }
+    };
+    let db = environment(Arc::new(fixed.clone())).create(Path::new(HOME), &named(1024)).unwrap();
+    let mut model = Model::new();
+    for number in 0..8000_u64 {
+        let word = |part: u64| (number * 16 + part).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let (key, value) = (format!("key{number:04}"), (0..12).map(|part| format!("{:x}", word(part))));
+        let value: String = value.collect();
+        db.put(&key, &value).unwrap();
+        model.insert(key, value);
+    }
+    db.compact_range(None, None, &mut |_| {}).unwrap();
+    db.close().unwrap();
+    let (mut refused, mut done) = (0, 0);
+    for kib in (1024..4096).step_by(96) {
+        let devices = copy_of(&fixed);
+        let environment = environment(Arc::new(devices.clone()));
+        environment.open_with(Path::new(HOME), &named(kib)).unwrap().close().unwrap();
+        match environment.change_tiers(Path::new(HOME), None, &remove(1), &mut |_| {}) {
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+                assert_eq!(check(&devices, &model, false), paths(&["/a", "/b"]));
+                refused += 1;
+            }
+            Ok(_) => {
+                assert_eq!(check(&devices, &model, false), paths(&["/a"]), "{kib} KiB");
+                done += 1;
+            }
+        }
+    }
+    assert!(refused > 2 && done > 2, "{refused} refused, {done} done");
 }

@@ -8,9 +8,13 @@ use super::restore::numbers_of;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::jobs::Progress;
+use crate::shared::tier0::{Account, Tier0};
 use crate::settings::{Preset, Settings, Tier};
 use std::path::{Path, PathBuf};
 use thermocline_device::{FileKind, TierChange as Change, TierSpec, TieredFiles};
+
+/// What an opening may need beside: a log and journals as they are begun.
+const OPENING_BYTES: u64 = 96 << 10;
 
 /// A change of the list of tiers. Places count from 0, the fastest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +121,7 @@ impl Environment {
             after.check_capacities()?;
         }
         let mut told = |done_bytes, total_bytes| progress(Progress { done_bytes, total_bytes });
-        let specs = files.change_tiers(&*self.devices, &change, &mut told)?;
+        let specs = files.change_tiers(&*self.devices, &change, kept_bytes(&after), &mut told)?;
         Ok(tiers_of(&specs))
     }
 }
@@ -127,4 +131,10 @@ fn is_hybrid(files: &TieredFiles, given: &Settings, kept: Option<&Settings>) -> 
     let settings = kept.into_iter().chain([given]);
     settings.into_iter().any(|settings| settings.preset == Some(Preset::Hybrid))
         || !numbers_of(files, |kind| kind == FileKind::Slab).is_empty()
+}
+
+/// What logs and journals may come to on the fastest tier, and the first log of an opening.
+fn kept_bytes(settings: &Settings) -> u64 {
+    let tier0 = Tier0::new(settings);
+    tier0.grant(Account::Logs) + tier0.grant(Account::Journals) + OPENING_BYTES
 }

@@ -17,8 +17,10 @@
 //! Threads: the caller's alone; all directories are locked from beginning to end.
 
 mod cut_off;
+mod room;
 
 pub(super) use cut_off::go_on;
+use room::Rooms;
 
 use super::devices::Devices;
 use super::home::Home;
@@ -38,6 +40,7 @@ use crate::placement::FileInfo;
 use crate::profile::PROFILE_FILE_NAME;
 use crate::small_file;
 use crate::tier::{Tier, TierIndex, TierSpec};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
@@ -72,6 +75,8 @@ impl TieredFiles {
     /// Changes the list of tiers, and gives the new one. The namespace takes no changes afterwards;
     /// open it again.
     ///
+    /// The tier that becomes the fastest keeps `kept_bytes` for logs and journals.
+    ///
     /// Errors: `Invalid` for a place that there is not, and where this opening has ended a change, `OutOfSpace` where the files of a tier that
     /// goes have no room on the others, `AlreadyExists` and `Invalid` for a directory that is not
     /// empty. The database is as it was then, but for files that have moved already.
@@ -79,6 +84,7 @@ impl TieredFiles {
         &self,
         devices: &dyn Devices,
         change: &TierChange,
+        kept_bytes: u64,
         progress: Copied<'_>,
     ) -> Result<Vec<TierSpec>> {
         self.require_writable()?;
@@ -95,19 +101,21 @@ impl TieredFiles {
         let mut tiers = self.kept_tiers(&new);
         let mut taken = None;
         if let Some(at) = added {
-            let new = self.take_new(devices, at, &new[at])?;
+            let new = self.take_new(devices, at, &new)?;
             tiers.insert(at, Arc::clone(&new.tier));
             taken = Some(new);
         }
         let filled = match change {
             // Slots belong on the fastest tier.
             TierChange::Add(0, _) => {
-                self.copy_to(&tiers[0], progress, |info| info.kind == FileKind::Slab)
+                self.copy_to(&tiers[0], kept_bytes, progress, |info| info.kind == FileKind::Slab)
             }
             TierChange::Add(..) => Ok(()),
-            TierChange::Remove(at) => self.drain(*at, progress),
+            TierChange::Remove(at) => self.drain(*at, kept_bytes, progress),
             TierChange::Replace(at, _) => {
-                self.copy_to(&tiers[*at], progress, |info| info.tier.position() == *at)
+                let kept_bytes = if *at == 0 { kept_bytes } else { 0 };
+                let wants = |info: &FileInfo| info.tier.position() == *at;
+                self.copy_to(&tiers[*at], kept_bytes, progress, wants)
             }
         };
         let prepared = filled.and_then(|()| self.changed_home(new, &tiers));
@@ -175,9 +183,10 @@ impl TieredFiles {
 
     /// Takes the directory of a new tier, which must be empty or hold what an attempt that was cut
     /// off left there.
-    fn take_new(&self, devices: &dyn Devices, at: usize, spec: &TierSpec) -> Result<Taken> {
+    fn take_new(&self, devices: &dyn Devices, at: usize, new: &[TierSpec]) -> Result<Taken> {
+        let spec = &new[at];
         let is_new = devices.create_directory(&spec.path)?;
-        self.take_directory(devices, at, spec, is_new).inspect_err(|_| {
+        self.take_directory(devices, at, new, is_new).inspect_err(|_| {
             if is_new && let Err(error) = devices.remove_directory_if_empty(&spec.path) {
                 tracing::warn!(%error, "a directory that was made for a tier stays");
             }
@@ -188,9 +197,10 @@ impl TieredFiles {
         &self,
         devices: &dyn Devices,
         at: usize,
-        spec: &TierSpec,
+        new: &[TierSpec],
         is_new: bool,
     ) -> Result<Taken> {
+        let spec = &new[at];
         let driver = devices.tier(spec)?;
         let others = self.tiers.iter().map(|tier| (tier.driver(), tier.spec().path.as_path()));
         let home = (&self.home_driver, self.home.as_path());
@@ -204,7 +214,7 @@ impl TieredFiles {
         }
         creation::require_empty(&*driver, &spec.path)?;
         let tier = TierIndex(at as u8);
-        let tiers = self.tiers.len() as u8;
+        let tiers = new.len() as u8;
         let (database, instance) = (self.database, self.instance);
         let identity = Identity { database, instance, tier, tiers, generation: 0 };
         sync_site("reshape/identity", || identity.create(&*driver))?;
@@ -217,17 +227,21 @@ impl TieredFiles {
     fn copy_to(
         &self,
         to: &Arc<Tier>,
+        kept_bytes: u64,
         progress: Copied<'_>,
         wants: impl Fn(&FileInfo) -> bool,
     ) -> Result<()> {
         let mut files = self.files();
         files.retain(|info| info.published && wants(info));
         let total: u64 = files.iter().map(|info| info.bytes).sum();
-        if total > to.spec().capacity.0 {
-            let (total, room) = (ByteSize(total), to.spec().capacity);
+        let mut rooms = Rooms::new(&[(Arc::clone(to), BTreeMap::new())], 0, kept_bytes);
+        if let Some(info) = files.iter().find(|info| !rooms.take(0, None, info)) {
+            let (kept, total) = (ByteSize(kept_bytes), ByteSize(total));
             let text = format!(
-                "{} has {room}, and {total} are to go there; give it more, or name another",
-                to.spec().path.display()
+                "{} has no room for {}: {total} are to go there, and {kept} are for logs and \
+                 journals; give it more, or name another",
+                to.spec().path.display(),
+                file_name(info.number, info.kind)
             );
             return Err(Error::new(ErrorKind::OutOfSpace, text));
         }
@@ -243,39 +257,34 @@ impl TieredFiles {
 
     /// Moves all files of the tier at `at` to others: slabs to the fastest that stays, others to
     /// the next slower tier that has room, or else to a faster one.
-    fn drain(&self, at: usize, progress: Copied<'_>) -> Result<()> {
+    fn drain(&self, at: usize, kept_bytes: u64, progress: Copied<'_>) -> Result<()> {
         let leaving = TierIndex(at as u8);
         let mut files = self.files();
         files.retain(|info| info.published && info.tier == leaving);
         files.sort_by_key(|info| (info.kind != FileKind::Slab, std::cmp::Reverse(info.bytes)));
-        let mut room: Vec<u64> = self
-            .usage()
-            .iter()
-            .map(|usage| {
-                let left = usage.capacity_bytes.saturating_sub(usage.used_bytes);
-                usage.space.map_or(left, |space| left.min(space.free_bytes))
-            })
-            .collect();
-        room[at] = 0;
+        let used = self.usage().into_iter().map(|usage| usage.used_by_kind);
+        let tiers: Vec<_> = self.tiers.iter().cloned().zip(used).collect();
         let fastest = usize::from(at == 0);
-        let order: Vec<_> = (at + 1..room.len()).chain((0..at).rev()).collect();
+        let mut rooms = Rooms::new(&tiers, fastest, kept_bytes);
+        let order: Vec<_> = (at + 1..tiers.len()).chain((0..at).rev()).collect();
         let mut moves = Vec::new();
         for info in &files {
-            let mut places = match info.kind {
-                FileKind::Slab => vec![fastest],
-                _ => order.clone(),
+            let (places, others) = match info.kind {
+                FileKind::Slab => (&[fastest][..], "the tier that becomes the fastest has"),
+                _ => (&order[..], "the others have"),
             };
-            places.retain(|place| room[*place] >= info.bytes);
-            let Some(to) = places.first() else {
+            let to = places.iter().find(|place| rooms.take(**place, Some(at), info));
+            let Some(to) = to else {
                 let (name, bytes) = (file_name(info.number, info.kind), ByteSize(info.bytes));
                 let text = format!(
-                    "cannot remove {leaving} at {}: the others have no room for {name}, {bytes}; \
-                     add a tier, or raise a capacity, first",
-                    self.tiers[at].spec().path.display()
+                    "cannot remove {leaving} at {}: {others} no room for {name}, {bytes}, beside \
+                     {} for logs and journals; add a tier, raise a capacity, or free space on a \
+                     device, first",
+                    self.tiers[at].spec().path.display(),
+                    ByteSize(kept_bytes)
                 );
                 return Err(Error::new(ErrorKind::OutOfSpace, text));
             };
-            room[*to] -= info.bytes;
             moves.push((info.number, TierIndex(*to as u8), info.bytes));
         }
         let total = moves.iter().map(|(.., bytes)| bytes).sum();
@@ -312,7 +321,7 @@ fn changed(old: &[TierSpec], change: &TierChange) -> Result<Vec<TierSpec>> {
     let require = |at: usize, places: usize| match at < places {
         true => Ok(()),
         false => {
-            let text = format!("there is no place {at} for a tier: there are {}", old.len());
+            let text = format!("there is no place {at}: places are 0 to {}", places - 1);
             Err(Error::new(ErrorKind::Invalid, text))
         }
     };
