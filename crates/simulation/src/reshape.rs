@@ -13,7 +13,7 @@ use crate::{errors, syncs};
 use parking_lot::{Mutex, RwLock};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thermocline::{Db, Error, Tier, TierChange, WhichTier};
+use thermocline::{Db, Error, ErrorKind, Tier, TierChange, WhichTier};
 use thermocline_foundation::random::{Random, mix};
 
 /// What the devices are like after each call that changes something.
@@ -97,7 +97,10 @@ impl Drill<'_> {
         machine.devices.watch(Some(Arc::clone(&moments) as Arc<dyn Watcher>));
         let made = make(&machine, &self.change);
         machine.devices.watch(None);
-        made.map_err(|error| format!("it is refused: {error}"))?;
+        match made {
+            Err(error) if self.may_lack_room(&error) => return self.check_refused(machine),
+            made => made.map_err(|error| format!("it is refused: {error}"))?,
+        }
         // All of it is durable once the call has returned.
         let machine = Machine::new(machine.devices.look(|world| world.after(Loss::All)), self.seed);
         let db = machine.open().map_err(|error| format!("after it: {error}"))?;
@@ -125,6 +128,21 @@ impl Drill<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What a tier that goes has may find no room on the others.
+    fn may_lack_room(&self, error: &Error) -> bool {
+        let is_removal = matches!(self.change, TierChange::Remove { .. });
+        is_removal && error.kind() == ErrorKind::OutOfSpace
+    }
+
+    /// The database is as it was.
+    fn check_refused(&self, machine: Machine) -> Result<(), Violation> {
+        let db = machine.open().map_err(|error| format!("after a refusal: {error}"))?;
+        if paths(&db) != self.before {
+            return Err(format!("the tiers are {:?} after a refusal", paths(&db)));
+        }
+        self.check(&machine, db)
     }
 
     /// What a process or the power left when it ended.

@@ -17,7 +17,8 @@ struct Told {
 /// Makes the change and says which tiers there are.
 pub fn run(database: &Database, change: TierChange, json: bool) -> Result<()> {
     if database.read_only {
-        let text = "this changes the database: leave out --read-only";
+        let text = "the database is to be opened for reading only, and this changes it; leave out \
+                    --read-only, which opens it for writing";
         return Err(Failure::new(text));
     }
     let change = match change {

@@ -108,14 +108,19 @@ impl TieredFiles {
         let filled = match change {
             // Slots belong on the fastest tier.
             TierChange::Add(0, _) => {
-                self.copy_to(&tiers[0], kept_bytes, progress, |info| info.kind == FileKind::Slab)
+                let files = self.published(|info| info.kind == FileKind::Slab);
+                let new = [(Arc::clone(&tiers[0]), BTreeMap::new())];
+                let rooms = Rooms::new(&new, 0, kept_bytes);
+                self.copy_to(&tiers[0], &files, rooms, progress)
             }
             TierChange::Add(..) => Ok(()),
             TierChange::Remove(at) => self.drain(*at, kept_bytes, progress),
             TierChange::Replace(at, _) => {
+                let files = self.published(|info| info.tier.position() == *at);
+                let bytes = files.iter().map(|info| info.bytes).sum();
                 let kept_bytes = if *at == 0 { kept_bytes } else { 0 };
-                let wants = |info: &FileInfo| info.tier.position() == *at;
-                self.copy_to(&tiers[*at], kept_bytes, progress, wants)
+                let rooms = Rooms::of_device(&tiers[*at], bytes, kept_bytes);
+                self.copy_to(&tiers[*at], &files, rooms, progress)
             }
         };
         let prepared = filled.and_then(|()| self.changed_home(new, &tiers));
@@ -223,30 +228,33 @@ impl TieredFiles {
         Ok(Taken { tier, is_new, _lock: lock })
     }
 
-    /// Copies the published files that `wants` to the new tier `to`.
+    fn published(&self, wants: impl Fn(&FileInfo) -> bool) -> Vec<FileInfo> {
+        let mut files = self.files();
+        files.retain(|info| info.published && wants(info));
+        files
+    }
+
+    /// Copies the files to the new tier `to`, which has `rooms` alone.
     fn copy_to(
         &self,
         to: &Arc<Tier>,
-        kept_bytes: u64,
+        files: &[FileInfo],
+        mut rooms: Rooms,
         progress: Copied<'_>,
-        wants: impl Fn(&FileInfo) -> bool,
     ) -> Result<()> {
-        let mut files = self.files();
-        files.retain(|info| info.published && wants(info));
         let total: u64 = files.iter().map(|info| info.bytes).sum();
-        let mut rooms = Rooms::new(&[(Arc::clone(to), BTreeMap::new())], 0, kept_bytes);
         if let Some(info) = files.iter().find(|info| !rooms.take(0, None, info)) {
-            let (kept, total) = (ByteSize(kept_bytes), ByteSize(total));
             let text = format!(
-                "{} has no room for {}: {total} are to go there, and {kept} are for logs and \
-                 journals; give it more, or name another",
+                "{} has no room for {}: {} are to go there, and logs and journals need some; give \
+                 it more, or name another",
                 to.spec().path.display(),
-                file_name(info.number, info.kind)
+                file_name(info.number, info.kind),
+                ByteSize(total)
             );
             return Err(Error::new(ErrorKind::OutOfSpace, text));
         }
         let mut done = 0;
-        for info in &files {
+        for info in files {
             let (file, name) = (self.open_file(info.number)?, file_name(info.number, info.kind));
             let copy = || migration::copy(&file, to, &name, &mut |now| progress(done + now, total));
             sync_site("reshape/copy", copy)?;
@@ -259,8 +267,7 @@ impl TieredFiles {
     /// the next slower tier that has room, or else to a faster one.
     fn drain(&self, at: usize, kept_bytes: u64, progress: Copied<'_>) -> Result<()> {
         let leaving = TierIndex(at as u8);
-        let mut files = self.files();
-        files.retain(|info| info.published && info.tier == leaving);
+        let mut files = self.published(|info| info.tier == leaving);
         files.sort_by_key(|info| (info.kind != FileKind::Slab, std::cmp::Reverse(info.bytes)));
         let used = self.usage().into_iter().map(|usage| usage.used_by_kind);
         let tiers: Vec<_> = self.tiers.iter().cloned().zip(used).collect();

@@ -58,6 +58,15 @@ impl Rooms {
         Self { rooms: rooms.collect(), free_bytes }
     }
 
+    /// Room on `tier` alone, whose capacity has it already: files of `bytes` come from one that had
+    /// the same.
+    pub fn of_device(tier: &Arc<Tier>, bytes: u64, kept_bytes: u64) -> Self {
+        let kept_bytes = kept_bytes.min(tier.spec().capacity.0.saturating_sub(bytes));
+        let mut rooms = Self::new(&[(Arc::clone(tier), BTreeMap::new())], 0, kept_bytes);
+        rooms.rooms[0].capacity_bytes = u64::MAX;
+        rooms
+    }
+
     /// The tier at `to` has room for the file, which the one at `from` gives up where there is one.
     /// The room is taken.
     pub fn take(&mut self, to: usize, from: Option<usize>, info: &FileInfo) -> bool {
