@@ -348,7 +348,6 @@ fn a_wrong_disk_is_refused_while_a_change_is_to_be_ended_and_the_right_one_opens
     for (change, gone) in changes {
         for devices in cut_off(&fixed, &change).into_iter().step_by(2) {
             let right = copy_of(&devices);
-            let home = devices.directory(Path::new(HOME)).unwrap();
             for (to, from, others) in wrong {
                 // Only those that the change has to do with from here on.
                 let gone = match &change {
@@ -364,7 +363,6 @@ fn a_wrong_disk_is_refused_while_a_change_is_to_be_ended_and_the_right_one_opens
                     continue;
                 }
                 mount(&devices, to, others, from);
-                let before = home.list().unwrap();
                 let opened = environment(Arc::new(devices.clone())).open(Path::new(HOME));
                 let Err(error) = opened else {
                     // The change was done but for its end.
@@ -372,7 +370,6 @@ fn a_wrong_disk_is_refused_while_a_change_is_to_be_ended_and_the_right_one_opens
                     break;
                 };
                 assert_eq!(error.kind(), ErrorKind::Tier, "{change:?} {to}: {error}");
-                assert_eq!(home.list().unwrap(), before, "{change:?} {to}");
                 mount(&devices, to, &right, to);
             }
             let after = check(&devices, &model, false);
@@ -417,8 +414,8 @@ fn what_remains_opens_and_takes_writes_however_little_room_a_removal_leaves() {
     let mut model = Model::new();
     for number in 0..8000_u64 {
         let word = |part: u64| (number * 16 + part).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let (key, value) = (format!("key{number:04}"), (0..12).map(|part| format!("{:x}", word(part))));
-        let value: String = value.collect();
+        let key = format!("key{number:04}");
+        let value: String = (0..12).map(|part| format!("{:x}", word(part))).collect();
         db.put(&key, &value).unwrap();
         model.insert(key, value);
     }

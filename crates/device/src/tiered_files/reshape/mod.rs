@@ -77,9 +77,10 @@ impl TieredFiles {
     ///
     /// The tier that becomes the fastest keeps `kept_bytes` for logs and journals.
     ///
-    /// Errors: `Invalid` for a place that there is not, and where this opening has ended a change, `OutOfSpace` where the files of a tier that
-    /// goes have no room on the others, `AlreadyExists` and `Invalid` for a directory that is not
-    /// empty. The database is as it was then, but for files that have moved already.
+    /// Errors: `Invalid` for a place that there is not, and where this opening has ended a change;
+    /// `OutOfSpace` where the files of a tier that goes have no room on the others; `AlreadyExists`
+    /// and `Invalid` for a directory that is not empty. The database is as it was then, but for
+    /// files that have moved already.
     pub fn change_tiers(
         &self,
         devices: &dyn Devices,
