@@ -272,13 +272,13 @@ impl TieredFiles {
         files.sort_by_key(|info| (info.kind != FileKind::Slab, std::cmp::Reverse(info.bytes)));
         let used = self.usage().into_iter().map(|usage| usage.used_by_kind);
         let tiers: Vec<_> = self.tiers.iter().cloned().zip(used).collect();
-        let fastest = usize::from(at == 0);
-        let mut rooms = Rooms::new(&tiers, fastest, kept_bytes);
+        let fastest = [usize::from(at == 0)];
+        let mut rooms = Rooms::new(&tiers, fastest[0], kept_bytes);
         let order: Vec<_> = (at + 1..tiers.len()).chain((0..at).rev()).collect();
         let mut moves = Vec::new();
         for info in &files {
             let (places, others) = match info.kind {
-                FileKind::Slab => (&[fastest][..], "the tier that becomes the fastest has"),
+                FileKind::Slab => (&fastest[..], "the tier that becomes the fastest has"),
                 _ => (&order[..], "the others have"),
             };
             let to = places.iter().find(|place| rooms.take(**place, Some(at), info));

@@ -38,7 +38,8 @@ impl Rooms {
         fastest: usize,
         kept_bytes: u64,
     ) -> Self {
-        let (mut ids, mut free_bytes) = (Vec::new(), Vec::new());
+        let mut ids: Vec<Option<u64>> = Vec::new();
+        let mut free_bytes: Vec<u64> = Vec::new();
         let rooms = tiers.iter().enumerate().map(|(at, (tier, used))| {
             let id = tier.driver().directory_id().map(|id| id.device);
             let shared = ids.iter().position(|other| id.is_some() && *other == id);
