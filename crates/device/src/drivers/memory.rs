@@ -46,21 +46,20 @@ enum Named {
 #[derive(Debug, Default)]
 struct MemoryFile {
     room: Arc<Room>,
-    /// None has the number of another.
+    /// None of its directory has the number of another.
     number: u64,
     changes: AtomicU64,
     bytes: RwLock<Vec<u8>>,
 }
 
-/// Files made so far, in all directories.
-static MADE: AtomicU64 = AtomicU64::new(0);
-
-/// Bytes that the files of a directory may take, and take.
+/// What the files of a directory may take, and take.
 #[derive(Debug, Default)]
 struct Room {
     /// None: as many as there is memory for.
     capacity_bytes: Mutex<Option<u64>>,
     used_bytes: AtomicU64,
+    /// Files made so far.
+    made: AtomicU64,
 }
 
 impl Room {
@@ -284,7 +283,7 @@ impl Driver for MemoryDriver {
 
     fn create(&self, name: &str) -> Result<Handle> {
         let room = Arc::clone(&self.directory.room);
-        let number = MADE.fetch_add(1, Relaxed) + 1;
+        let number = room.made.fetch_add(1, Relaxed) + 1;
         let (changes, bytes) = (AtomicU64::new(0), RwLock::default());
         let file = Arc::new(MemoryFile { room, number, changes, bytes });
         self.put("create", name, Named::File(Arc::clone(&file)))?;
