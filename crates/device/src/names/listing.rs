@@ -259,15 +259,23 @@ impl Listing {
     }
 
     /// Adds the managed files to the tiers that they are on; those that are being written with what
-    /// they are expected to come to, or only `whole` ones.
-    pub fn count(&self, tiers: &mut [TierState], whole: bool) {
-        let counts = |named: &&Named| named.class.holds != Holds::Other;
-        let counts = |named: &&Named| counts(named) && (named.is_whole() || !whole);
-        for named in self.names.values().filter(counts) {
+    /// they are expected to come to.
+    pub fn count(&self, tiers: &mut [TierState]) {
+        for named in self.managed() {
             if let Some(tier) = tiers.get_mut(named.place.room.position()) {
                 tier.add(named.class.context().kind, named.bytes);
             }
         }
+    }
+
+    /// The managed files that are being written, with what they are expected to come to.
+    pub fn unfinished(&self) -> Vec<(Place, u64)> {
+        let unfinished = self.managed().filter(|named| !named.is_whole());
+        unfinished.map(|named| (named.place.clone(), named.bytes)).collect()
+    }
+
+    fn managed(&self) -> impl Iterator<Item = &Named> {
+        self.names.values().filter(|named| named.class.holds != Holds::Other)
     }
 }
 

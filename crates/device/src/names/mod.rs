@@ -444,7 +444,7 @@ impl Host {
         }
         let place = |bytes, states: &[_]| self.placement.place(class.context(), bytes, states);
         // What files are expected to come to is a guess, and no reason to refuse one.
-        let first = place(expected_bytes, &states).or_else(|| place(1, &self.states_of(true)));
+        let first = place(expected_bytes, &states).or_else(|| place(1, &self.states_as_written()));
         let Some(first) = first else { return Err(self.full()) };
         let order = overflow_order(first.position(), states.len());
         Ok(order.map(|at| TierIndex(at as u8)).collect())
@@ -545,8 +545,7 @@ impl Host {
     fn delete(&self, name: &str) -> Result<()> {
         self.look_at(name)?;
         let place = self.listing.lock().get(name)?.place.clone();
-        let len = self.room(&place).tier.driver().open_to_read(&place.file);
-        let len = len.and_then(|file| file.len()).ok();
+        let len = self.len_of(&place).ok();
         self.named(self.home_driver().delete(name))?;
         let copy = self.listing.lock().delete(name, len);
         copy.iter().for_each(|copy| self.remove(copy));
@@ -581,11 +580,6 @@ impl Host {
 
     /// The tiers, and what managed files take of them, or are expected to.
     fn tier_states(&self) -> Vec<TierState> {
-        self.states_of(false)
-    }
-
-    /// The same; with `whole`, files that are being written do not count.
-    fn states_of(&self, whole: bool) -> Vec<TierState> {
         let state = |tier: &Arc<Tier>| {
             let capacity_bytes = tier.spec().capacity.0;
             let mut state = TierState { capacity_bytes, ..TierState::default() };
@@ -593,7 +587,26 @@ impl Host {
             state
         };
         let mut states: Vec<_> = self.identities.iter().map(state).collect();
-        self.listing.lock().count(&mut states, whole);
+        self.listing.lock().count(&mut states);
         states
+    }
+
+    /// The same; files that are being written count with what they have. Asks for their lengths.
+    fn states_as_written(&self) -> Vec<TierState> {
+        let mut states = self.tier_states();
+        let unfinished = self.listing.lock().unfinished();
+        for (place, expected_bytes) in unfinished {
+            if let (Some(state), Ok(len)) =
+                (states.get_mut(place.room.position()), self.len_of(&place))
+            {
+                state.used_bytes = state.used_bytes.saturating_sub(expected_bytes) + len;
+            }
+        }
+        states
+    }
+
+    /// How long the file at a place is.
+    fn len_of(&self, place: &Place) -> Result<u64> {
+        self.room(place).tier.driver().open_to_read(&place.file)?.len()
     }
 }

@@ -122,8 +122,7 @@ impl Host {
     /// what it takes.
     fn end_writing(&self, file: &NamedFile) {
         let (_, place) = file.location();
-        let len = self.room(&place).tier.driver().open_to_read(&place.file);
-        let len = len.and_then(|file| file.len());
+        let len = self.len_of(&place);
         let mut listing = self.listing.lock();
         let Some(name) = listing.name_of(file) else { return file.is_written() };
         let Ok(named) = listing.get_mut(&name) else { return };

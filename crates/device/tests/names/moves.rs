@@ -79,13 +79,16 @@ fn a_host_hears_of_a_full_device_when_every_tier_refused() {
     let devices = devices();
     fs::create_dir(place.path("small")).unwrap();
     let names = Names::make(devices, &place.path("small"), &small, policy()).unwrap();
-    // Each is more than a tier may have, which is known once it is written.
-    for (name, level) in [("1.sst", 0), ("2.sst", 3)] {
-        put(&names, name, level, &[7; 5000]);
-    }
+    // Each is more than a tier may have, which is known while it is being written.
+    let writers = [("1.sst", 0), ("2.sst", 3)].map(|(name, level)| {
+        let writer = names.create(name, class(name, level)).unwrap();
+        fs::write(writer.place(), [7; 5000]).unwrap();
+        writer
+    });
     let error = names.create("a.sst", class("a.sst", 0)).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
     assert_eq!(listed(&place.path("small")), [".thermocline", "1.sst", "2.sst"]);
+    drop(writers);
 }
 
 #[test]
