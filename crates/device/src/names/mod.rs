@@ -20,7 +20,7 @@
 //!   report.rs      what people are shown     counts.rs    what happened
 //!   dissolving.rs  the end of a directory   copies.rs    copies of files on faster tiers
 //!   writer.rs      a file while it is written  extents.rs  parts of files on the fastest tier
-//!   sampling.rs    what devices are asked to do, and do
+//!   sampling.rs    what devices are asked    rooms.rs     which tier a new file comes to
 //! ```
 //! The host moves the bytes itself, at [`NamedFile::place`]. What a call does, and what a crash
 //! leaves of it, is the table in docs/formats/names.md.
@@ -59,6 +59,7 @@ mod moves;
 mod named_file;
 mod opening;
 mod report;
+mod rooms;
 mod sampling;
 mod writer;
 
@@ -74,7 +75,7 @@ pub use writer::Writer;
 use crate::driver::{DirectoryLock, Driver, Entry, Operation};
 use crate::error::{Error, ErrorKind, Result};
 use crate::load::Loads;
-use crate::placement::{Placement, TierState, overflow_order};
+use crate::placement::Placement;
 use crate::tier::{Tier, TierIndex};
 use crate::tiered_files::{Devices, Home};
 use copies::Copying;
@@ -95,9 +96,6 @@ pub const DIRECTORY_NAME: &str = ".thermocline";
 const UNFINISHED: &str = ".thermocline-new.";
 /// Links without a file, in the directory of this software.
 const LOST_NAME: &str = "lost";
-
-/// Tables that level 0 of a host has before they are compacted: RocksDB's and LevelDB's default.
-const LEVEL0_TABLES: u64 = 4;
 
 /// The name is this software's, and no host's.
 pub(crate) fn is_hidden(name: &str) -> bool {
@@ -427,43 +425,6 @@ impl Host {
         Err(refused.unwrap_or_else(|| self.full()))
     }
 
-    fn full(&self) -> Error {
-        let text = format!("every tier of {} is full; free space", self.path.display());
-        Error::new(ErrorKind::OutOfSpace, text)
-    }
-
-    /// The rooms that a new file may come into, the best one first.
-    fn rooms_for(&self, class: FileClass, expected_bytes: u64) -> Result<Vec<TierIndex>> {
-        if class.holds == Holds::Other {
-            return Ok(vec![self.home]);
-        }
-        let states = self.tier_states();
-        if class.holds == Holds::Table {
-            self.counts.table_created(class.level);
-            self.tell_levels(&states);
-        }
-        let place = |bytes, states: &[_]| self.placement.place(class.context(), bytes, states);
-        // What files are expected to come to is a guess, and no reason to refuse one.
-        let first = place(expected_bytes, &states).or_else(|| place(1, &self.states_as_written()));
-        let Some(first) = first else { return Err(self.full()) };
-        let order = overflow_order(first.position(), states.len());
-        Ok(order.map(|at| TierIndex(at as u8)).collect())
-    }
-
-    /// Tells placement what the levels are meant to have: what they have now, and level 0 some
-    /// tables at least. Hosts keep their targets to themselves.
-    fn tell_levels(&self, states: &[TierState]) {
-        let levels = states.iter().map(|state| state.level_bytes.len()).max().unwrap_or(0);
-        let mut targets = vec![0_u64; levels.max(1)];
-        for (level, bytes) in states.iter().flat_map(|state| state.level_bytes.iter().enumerate()) {
-            targets[level] = targets[level].saturating_add(*bytes);
-        }
-        let flushed = FileClass { holds: Holds::Table, level: Some(0), ..FileClass::of_name("") };
-        let table_bytes = self.listing.lock().expected_bytes(flushed);
-        targets[0] = targets[0].max(table_bytes.saturating_mul(LEVEL0_TABLES));
-        self.placement.set_level_targets(&targets);
-    }
-
     /// Makes a file in a room, and gives it the name.
     fn create_in(&self, changing: &mut Changing, name: &str, room: TierIndex) -> Result<Place> {
         let serial = changing.serial();
@@ -576,37 +537,5 @@ impl Host {
             self.room(place).sync()?;
         }
         self.sync_home()
-    }
-
-    /// The tiers, and what managed files take of them, or are expected to.
-    fn tier_states(&self) -> Vec<TierState> {
-        let state = |tier: &Arc<Tier>| {
-            let capacity_bytes = tier.spec().capacity.0;
-            let mut state = TierState { capacity_bytes, ..TierState::default() };
-            self.loads.tell(tier.index(), 0, &mut state);
-            state
-        };
-        let mut states: Vec<_> = self.identities.iter().map(state).collect();
-        self.listing.lock().count(&mut states);
-        states
-    }
-
-    /// The same; files that are being written count with what they have. Asks for their lengths.
-    fn states_as_written(&self) -> Vec<TierState> {
-        let mut states = self.tier_states();
-        let unfinished = self.listing.lock().unfinished();
-        for (place, expected_bytes) in unfinished {
-            if let (Some(state), Ok(len)) =
-                (states.get_mut(place.room.position()), self.len_of(&place))
-            {
-                state.used_bytes = state.used_bytes.saturating_sub(expected_bytes) + len;
-            }
-        }
-        states
-    }
-
-    /// How long the file at a place is.
-    fn len_of(&self, place: &Place) -> Result<u64> {
-        self.room(place).tier.driver().open_to_read(&place.file)?.len()
     }
 }
