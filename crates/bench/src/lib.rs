@@ -13,7 +13,7 @@
 //!   results        results.json; report: tables of it
 //!   scenarios      comparisons by name                     figures: those of the PrismDB paper
 //!   spandb, mynvm  those papers' figures as rows             rows: judged and shown
-//!   value_sizes    bytes a second by the size of values
+//!   value_sizes    bytes a second by the size of values    memory: what is resident, by strain
 //!   rig            two block devices and a memory limit, for any program
 //! ```
 //! A binary is one line: `thermocline_bench::command::main(&[&engine, ...])`. The workspace of
@@ -37,6 +37,7 @@ pub mod files;
 pub mod generator;
 pub mod keys;
 pub mod measure;
+pub mod memory;
 pub mod mynvm;
 pub mod plan;
 pub mod quick;

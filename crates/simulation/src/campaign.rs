@@ -6,6 +6,7 @@
 //!   lies     every transfer is lost, torn, flipped, misdirected ...  lies.rs
 //!   drills   wrong, full, slow and vanishing tiers                   drills.rs
 //!   rot      every byte of every kind of file                        rot.rs
+//!   repair   the same, repaired                                      repair.rs
 //!   steady   stalls, clocks that jump, caches: nothing changes       steady.rs
 //!   transactions   several open at a time, against an exact model    transactions.rs
 //! ```
@@ -18,9 +19,9 @@ use crate::drills::{DRILLS, PHASES};
 use crate::history::{Shape, has_long_slabs, has_third_tier, is_hybrid};
 use crate::life::{Life, Stop};
 use crate::oracle::{Known, Violation};
-use crate::rot::{Damage, Fixture, Outcome};
+use crate::rot::{Damage, Fixture, Outcome, Place};
 use crate::steady::Item;
-use crate::{drills, errors, lies, steady, trace, transactions};
+use crate::{drills, errors, lies, repair, steady, trace, transactions};
 use parking_lot::RwLock;
 use serde::Serialize;
 use std::sync::Arc;
@@ -37,17 +38,19 @@ pub enum Suite {
     Lies,
     Drills,
     Rot,
+    Repair,
     Steady,
     Transactions,
 }
 
 /// All suites.
-pub const SUITES: [Suite; 7] = [
+pub const SUITES: [Suite; 8] = [
     Suite::Crash,
     Suite::Errors,
     Suite::Lies,
     Suite::Drills,
     Suite::Rot,
+    Suite::Repair,
     Suite::Steady,
     Suite::Transactions,
 ];
@@ -59,7 +62,9 @@ const TRANSACTION_STEPS: u64 = 400;
 impl Suite {
     /// The suite's name.
     pub fn name(self) -> &'static str {
-        ["crash", "errors", "lies", "drills", "rot", "steady", "transactions"][self as usize]
+        let names =
+            ["crash", "errors", "lies", "drills", "rot", "repair", "steady", "transactions"];
+        names[self as usize]
     }
 }
 
@@ -108,6 +113,8 @@ pub struct Tally {
     pub damages_reported: u64,
     /// Damages that make no difference.
     pub damages_harmless: u64,
+    /// Damages that were planned to be repaired, and were, or were refused with a reason.
+    pub repairs: u64,
 }
 
 impl Tally {
@@ -129,6 +136,7 @@ impl Tally {
         self.transactions += other.transactions;
         self.damages_reported += other.damages_reported;
         self.damages_harmless += other.damages_harmless;
+        self.repairs += other.repairs;
     }
 
     /// Images at all depths.
@@ -136,10 +144,11 @@ impl Tally {
         self.crash_images.iter().sum()
     }
 
-    /// Errors, lies, drills, stalls, jumps and damages.
+    /// Errors, lies, drills, stalls, jumps, damages and repairs.
     pub fn all_faults(&self) -> u64 {
         let damages = self.damages_reported + self.damages_harmless;
-        self.errors + self.lies + self.drills + self.stalls + self.clock_jumps + damages
+        let calls = self.errors + self.lies + self.stalls + self.clock_jumps;
+        calls + self.drills + damages + self.repairs
     }
 }
 
@@ -232,6 +241,15 @@ impl Task {
                 })?;
             }
             Suite::Rot => self.rot(&mut tally)?,
+            Suite::Repair => {
+                let fixture = self.prepare(|| Fixture::new(self.seed))?;
+                self.each(&fixture.damages(), |(place, damage)| {
+                    let outcome = repair::run(&fixture, &place.0, &place.1, damage);
+                    let outcome = outcome.map_err(|why| damaged(place, damage, &why))?;
+                    tally.repairs += u64::from(outcome == Outcome::Reported);
+                    Ok(())
+                })?;
+            }
             Suite::Steady => self.steady(&mut tally)?,
             Suite::Transactions => {
                 let first = self.seed * TRANSACTION_HISTORIES;
@@ -320,19 +338,7 @@ impl Task {
 
     fn rot(&self, tally: &mut Tally) -> Result<(), (Option<u64>, Violation)> {
         let fixture = self.prepare(|| Fixture::new(self.seed))?;
-        let mut damages = Vec::new();
-        for (directory, name, len) in fixture.files() {
-            if !fixture.judges(&name) {
-                continue;
-            }
-            let place = Arc::new((directory, name));
-            for at in fixture.interesting_bytes(&place.0, &place.1) {
-                let mask = 1 << (mix(at ^ self.seed) % 8);
-                damages.push((Arc::clone(&place), Damage::Flip(at, mask)));
-            }
-            let blocks = fixture.block_damages(&place.0, &place.1, len).into_iter();
-            damages.extend(blocks.map(|damage| (Arc::clone(&place), damage)));
-        }
+        let mut damages = fixture.damages();
         damages.extend(fixture.exchanges());
         let alike = self.prepare(|| Fixture::alike(self.seed))?;
         let swaps = self.prepare(|| alike.swaps_of_blocks())?;
@@ -343,7 +349,7 @@ impl Task {
         let count = self.each(&damages, |(fixture, place, damage)| {
             let outcome = fixture
                 .try_damage(&place.0, &place.1, damage)
-                .map_err(|why| format!("{damage:?} of {}/{}: {why}", place.0.display(), place.1))?;
+                .map_err(|why| damaged(place, damage, &why))?;
             reported += u64::from(outcome == Outcome::Reported);
             Ok(())
         })?;
@@ -351,6 +357,10 @@ impl Task {
         tally.damages_harmless = count - reported;
         Ok(())
     }
+}
+
+fn damaged(place: &Place, damage: &Damage, why: &str) -> Violation {
+    format!("{damage:?} of {}/{}: {why}", place.0.display(), place.1)
 }
 
 /// A panic is a broken promise too.
@@ -387,6 +397,7 @@ pub fn plan(first: u64, seeds: u64) -> Vec<Task> {
             add(Suite::Drills, 10, 1);
             add(Suite::Steady, 100, 1);
             add(Suite::Rot, 1_000, 1);
+            add(Suite::Repair, 1_000, 16);
             add(Suite::Transactions, 1, 1);
         } else {
             // Histories of the preset `hybrid` are longer, so less is taken of each.
@@ -403,11 +414,13 @@ pub fn plan(first: u64, seeds: u64) -> Vec<Task> {
                 add(Suite::Lies, 1, 32);
                 add(Suite::Steady, 1, 64);
                 add(Suite::Rot, 1, 4096);
+                add(Suite::Repair, 8, 2048);
             } else {
                 add(Suite::Errors, 10, 1);
                 add(Suite::Lies, 10, 1);
                 add(Suite::Steady, 10, 2);
                 add(Suite::Rot, 40, 8);
+                add(Suite::Repair, 20, 256);
             }
         }
     }

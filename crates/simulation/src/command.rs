@@ -46,7 +46,7 @@ struct Arguments {
     /// Only this seed, with everything that a suite can try on it.
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Only these suites: crash, errors, lies, drills, rot, steady, transactions.
+    /// Only these suites: crash, errors, lies, drills, rot, repair, steady, transactions.
     #[arg(long, value_delimiter = ',', value_parser = parse_suite, value_name = "NAMES")]
     suite: Vec<Suite>,
     /// Only the fault, lie, drill or damage of this number; needs --seed and one suite.
@@ -366,6 +366,7 @@ fn print_table(report: &Report) {
     println!("histories of transactions {:>8}", tally.transactions);
     println!("damages reported        {:>10}", tally.damages_reported);
     println!("damages harmless        {:>10}", tally.damages_harmless);
+    println!("damages repaired        {:>10}", tally.repairs);
     let per_core = tally.all_images() as f64 / report.seconds / report.threads as f64;
     println!("{:.0} s, {per_core:.0} images a second and thread", report.seconds);
     let mut suites: Vec<_> = report.seconds_of_suites.iter().collect();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   campaign.rs   suites over seeds ── command.rs, main.rs: cargo xtask simulate
-//!   crash.rs errors.rs lies.rs drills.rs rot.rs steady.rs      what is tried
+//!   crash.rs errors.rs lies.rs drills.rs rot.rs repair.rs steady.rs   what is tried
 //!   inside.rs     a client that reads inside the steps of jobs, a part of steady.rs
 //!   planted.rs    and whether it finds bugs       syncs.rs             and syncs that are missing
 //!   life.rs       a history on machines, checked at every step
@@ -52,6 +52,7 @@ pub mod oracle;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 pub mod recorder;
+pub mod repair;
 pub mod rot;
 pub mod steady;
 pub mod syncs;

@@ -133,6 +133,12 @@ impl Known {
         model
     }
 
+    /// A submission gave `key` this value.
+    pub fn has_had(&self, key: &[u8], value: &[u8]) -> bool {
+        let mut writes = self.submitted.iter().flatten();
+        writes.any(|(k, v)| k == key && v.as_deref() == Some(value))
+    }
+
     /// After a crash the store shows `count` submissions, durably: later ones are gone.
     pub fn settle_at(&mut self, count: usize) {
         self.submitted.truncate(count);

@@ -104,7 +104,7 @@ impl Fixture {
     }
 
     /// What damages of the file come to is known.
-    pub fn judges(&self, name: &str) -> bool {
+    fn judges(&self, name: &str) -> bool {
         self.log_end.is_none() || newest_log(&self.world).is_some_and(|log| log.1 == name)
     }
 
@@ -121,7 +121,7 @@ impl Fixture {
     }
 
     /// Bytes of a file that are not zero, or are near one: the others are many and alike.
-    pub fn interesting_bytes(&self, directory: &Path, name: &str) -> Vec<u64> {
+    fn interesting_bytes(&self, directory: &Path, name: &str) -> Vec<u64> {
         let bytes = self.world.bytes(directory, name);
         let mut random = Random::new(mix(self.seed));
         let is_live = |index: usize| {
@@ -135,8 +135,27 @@ impl Fixture {
             .collect()
     }
 
+    /// Damages of single bytes and of whole blocks, of all files whose damages come to something
+    /// that is known.
+    pub fn damages(&self) -> Vec<(Place, Damage)> {
+        let mut damages = Vec::new();
+        for (directory, name, len) in self.files() {
+            if !self.judges(&name) {
+                continue;
+            }
+            let place = Arc::new((directory, name));
+            for at in self.interesting_bytes(&place.0, &place.1) {
+                let mask = 1 << (mix(at ^ self.seed) % 8);
+                damages.push((Arc::clone(&place), Damage::Flip(at, mask)));
+            }
+            let blocks = self.block_damages(&place.0, &place.1, len).into_iter();
+            damages.extend(blocks.map(|damage| (Arc::clone(&place), damage)));
+        }
+        damages
+    }
+
     /// Damages of whole blocks of a file.
-    pub fn block_damages(&self, directory: &Path, name: &str, len: u64) -> Vec<Damage> {
+    fn block_damages(&self, directory: &Path, name: &str, len: u64) -> Vec<Damage> {
         let mut damages = Vec::new();
         if self.log_end.is_some() {
             return damages;
@@ -245,7 +264,23 @@ impl Fixture {
         Ok(damages)
     }
 
-    fn damaged(&self, directory: &Path, name: &str, damage: &Damage) -> Option<World> {
+    /// What the fixture is drawn from.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// What the database holds.
+    pub fn known(&self) -> &Known {
+        &self.known
+    }
+
+    /// The process was killed; nothing was closed.
+    pub fn is_killed(&self) -> bool {
+        self.log_end.is_some()
+    }
+
+    /// The devices with `damage` in a file; none where there is nothing that could be damaged so.
+    pub fn damaged(&self, directory: &Path, name: &str, damage: &Damage) -> Option<World> {
         let mut world = self.world.clone();
         let bytes = self.world.bytes(directory, name);
         let block = |at: u64, len: usize| bytes.get(at as usize..at as usize + len);

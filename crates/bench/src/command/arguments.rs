@@ -2,6 +2,7 @@
 
 use crate::cell::{Cell, Purpose, SILENCE_S};
 use crate::figures::FigureArguments;
+use crate::memory::MemoryArguments;
 use crate::mynvm::MynvmArguments;
 use crate::plan::{Run, Space};
 use crate::results::SlowDevice;
@@ -34,6 +35,7 @@ Examples:
   thermocline-bench commit --rounds 1
   thermocline-bench spandb --figure 11,t2 --medium through
   thermocline-bench values --largest 64MiB
+  thermocline-bench memory --memory 64MiB --row leveled/scans,hybrid/large
 
 An engine is NAME[@fast|slow|tiers][+OPTION=VALUE]..., a workload NAME[/MODIFIER]...:
 ycsb-c/uniform, ycsb-a/zipf-0.8/value-4KiB/sync, hotrap-ro/hotspot-5, trace:FILE.";
@@ -60,6 +62,8 @@ pub enum Task {
     Agree(AgreeArguments),
     /// Bytes a second by the size of values, from 4 KiB to 256 MiB, on plain directories
     Values(ValuesArguments),
+    /// The most memory that is resident while the store does one thing, beside its setting
+    Memory(MemoryArguments),
     /// Name the engines with their options, and the workloads
     List,
     /// Compute what the best possible placement would reach

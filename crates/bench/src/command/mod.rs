@@ -5,6 +5,7 @@
 //!   quick    a small run that needs nothing                   (quick)
 //!   cell     one cell, started by the two above               (cell)
 //!   values   bytes a second by the size of values          (value_sizes)
+//!   memory   the most memory that is resident, by strain   (memory)
 //!   tiers, single, full, commit   comparisons on the rig      (scenarios)
 //!   prismdb  the paper's figures on the rig                   (figures)
 //!   spandb, mynvm   those papers' figures on the rig          (spandb, mynvm)
@@ -25,8 +26,8 @@ use crate::scenarios::{self, Scenario, ScenarioArguments};
 use crate::store::EngineKind;
 use crate::workloads::{self, Plan, SETS};
 use crate::{
-    Failure, Outcome, agree, bound, cell, figures, generator, mynvm, quick, rig, rows, spandb,
-    value_sizes,
+    Failure, Outcome, agree, bound, cell, figures, generator, memory, mynvm, quick, rig, rows,
+    spandb, value_sizes,
 };
 use arguments::{Arguments, BoundArguments, ReportArguments, RunArguments, Task};
 use clap::Parser;
@@ -82,6 +83,7 @@ fn run(arguments: Arguments, engines: &[&dyn EngineKind]) -> Outcome<bool> {
             value_sizes::run(&arguments, &mut |line| print(&format!("{line}\n")))?;
             Ok(true)
         }
+        Task::Memory(arguments) => measure_memory(&arguments).map(|()| true),
         Task::List => list(engines).map(|()| true),
         Task::Bound(arguments) => print_bound(&arguments).map(|()| true),
         Task::Report(arguments) => show(&arguments).map(|()| true),
@@ -185,6 +187,18 @@ fn show(arguments: &ReportArguments) -> Outcome<()> {
         Some(page) => {
             html::write(&results, &Prices::parse(arguments.prices.as_deref().unwrap_or(""))?, page)
         }
+    }
+}
+
+/// Each row in processes of its own, which come back here.
+fn measure_memory(arguments: &memory::MemoryArguments) -> Outcome<()> {
+    if let Some(task) = &arguments.child {
+        return print(&memory::child(arguments, task)?);
+    }
+    let measured = memory::run(arguments, &program()?, &mut |line| complain(line))?;
+    match arguments.json {
+        true => print(&format!("{}\n", serde_json::to_string(&measured)?)),
+        false => print(&memory::shown(&measured, arguments.memory)),
     }
 }
 

@@ -78,6 +78,33 @@ fn files(directory: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
+/// Files on the first tier of one directory that none of its links names.
+pub fn strays_of(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let tier = directory.join(OWN_DIRECTORY).join("tier-0");
+    if !tier.exists() {
+        return Ok(Vec::new());
+    }
+    let mut named = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        if let Ok(link) = std::fs::read_link(entry?.path()) {
+            named.extend(link.file_name().map(ToOwned::to_owned));
+        }
+    }
+    let mut found = Vec::new();
+    files(&tier, &mut found)?;
+    found.retain(|file| file.file_name().is_none_or(|name| named.iter().all(|link| link != name)));
+    Ok(found)
+}
+
+/// Deletes the links that were put away since their files were gone.
+pub fn forget_lost(directory: &Path) -> io::Result<()> {
+    let lost = directory.join(OWN_DIRECTORY).join("lost");
+    if !lost.exists() {
+        return Ok(());
+    }
+    std::fs::read_dir(lost)?.try_for_each(|entry| std::fs::remove_file(entry?.path()))
+}
+
 /// Also one whose writing a kill cut off: the removal of the directory takes it along.
 fn is_own(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -104,6 +131,25 @@ pub fn export(managed: &[PathBuf]) -> Result<u64, String> {
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_file_that_no_link_names_is_a_stray() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (db, tier) = (scratch.path().join("db"), scratch.path().join("fast/one"));
+        std::fs::create_dir_all(db.join(".thermocline/lost")).unwrap();
+        assert_eq!(strays_of(&db).unwrap(), Vec::<PathBuf>::new());
+        std::fs::create_dir_all(&tier).unwrap();
+        symlink(&tier, db.join(".thermocline/tier-0")).unwrap();
+        for file in ["TIER", "1-1.1.sst", "1-2.2.sst"] {
+            std::fs::write(tier.join(file), "").unwrap();
+        }
+        symlink(".thermocline/tier-0/1-1.1.sst", db.join("1.sst")).unwrap();
+        let strays = strays_of(&db).unwrap();
+        assert_eq!(strays, [db.join(".thermocline/tier-0/1-2.2.sst")]);
+        symlink("gone", db.join(".thermocline/lost/1-9.9.sst")).unwrap();
+        forget_lost(&db).unwrap();
+        assert_eq!(std::fs::read_dir(db.join(".thermocline/lost")).unwrap().count(), 0);
+    }
 
     #[test]
     fn links_files_and_directories_are_found() {

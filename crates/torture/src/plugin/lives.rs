@@ -11,7 +11,7 @@
 
 use super::directories::{self, Found};
 use super::ends;
-use super::stress::{self, Epoch, Stage, Stress, last_words};
+use super::stress::{self, Epoch, Stage, Stress, complains, last_words};
 use super::{Ending, Report};
 use crate::block_device::{BlockDevice, Setup};
 use crate::report::Run;
@@ -135,7 +135,7 @@ impl Bench {
         let status = child.wait()?;
         let said = self.stress.said();
         waited.map_err(|why| format!("{why} ({status}): {}", last_words(&said)))?;
-        if said.contains("erification failed") {
+        if complains(&said) {
             return Err(Trouble::Host(format!("it complained: {}", last_words(&said))));
         }
         let stage = Stage::of(&said);

@@ -199,6 +199,11 @@ impl Stage {
     }
 }
 
+/// It found a value that it does not expect, or RocksDB a file that is damaged.
+pub fn complains(said: &str) -> bool {
+    said.contains("erification failed") || said.contains("orruption:")
+}
+
 /// What it complained of, and how it ended: its last lines that say something.
 pub fn last_words(said: &str) -> String {
     let is_telling = |line: &&str| !line.trim().is_empty() && !line.starts_with("... finished");
@@ -234,6 +239,15 @@ mod tests {
             );
             assert!(uri.contains("tier=/fast:"), "{uri}");
         }
+    }
+
+    #[test]
+    fn damage_is_a_complaint_and_the_name_of_a_check_is_none() {
+        assert!(complains("get error: Corruption: block checksum mismatch"));
+        assert!(complains("Verification failed for column family 0 key 1"));
+        assert!(!complains(
+            "Crash-recovery verification passed :)\ntolerates corruption at the end\n"
+        ));
     }
 
     #[test]
