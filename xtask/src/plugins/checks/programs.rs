@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+/// Eight, by a file system and by an environment.
+const ENV_TEST_CASES: usize = 16;
+
 /// Builds the program, in an empty folder.
 fn program(rig: &Rig, row: &Row) -> Result<PathBuf, String> {
     rig.begin()?;
@@ -91,6 +94,38 @@ pub fn rocksdb_11(rig: &Rig) -> Result<Outcome, String> {
     }
     said.push(kills_of(rig, &program, || Ok(()))?);
     Ok(Outcome::Passed(said.join("; ")))
+}
+
+/// RocksDB's own test of an environment over the tiers, by a file system and by an environment,
+/// with files that lie at home and with files that lie on the fast tier.
+pub fn env_tests(rig: &Rig) -> Result<Outcome, String> {
+    if let Some(missing) = build::missing(&ROCKSDB_11) {
+        return Ok(Outcome::Skipped(missing));
+    }
+    let mut said = Vec::new();
+    for program in crate::rivals::env_tests()? {
+        rig.begin()?;
+        let mut test = Command::new("timeout");
+        test.args(["--signal=KILL", "300"]).arg(&program).arg("--gtest_filter=CustomEnv/*");
+        test.env("LD_PRELOAD", rig.shim()).env("TEST_TMPDIR", &rig.folder);
+        test.env("TEST_FS_URI", rig.uri()).env("TEST_ENV_URI", format!("id={{{}}}", rig.uri()));
+        said.push(cases(&output_of(test)?, &program)?);
+        let left = left_on_fast_tier(rig)?;
+        if !left.is_empty() {
+            return Err(format!("{} left {left:?} on the fast tier", program.display()));
+        }
+    }
+    Ok(Outcome::Passed(said.join("; ")))
+}
+
+/// How many cases passed, out of what gtest printed; each is one of two URIs.
+fn cases(printed: &str, program: &Path) -> Result<String, String> {
+    let passed = printed.lines().filter(|line| line.starts_with("[       OK ]")).count();
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    match passed {
+        ENV_TEST_CASES => Ok(format!("{name}: {passed} cases")),
+        _ => Err(format!("{name}: {passed} of {ENV_TEST_CASES} cases passed")),
+    }
 }
 
 /// Files on the fast tier that are not its own.
