@@ -49,6 +49,7 @@ pub fn all() -> Vec<(&'static str, Check)> {
         ("calls", programs::calls),
         ("moves", programs::moves),
         ("copies", programs::copies),
+        ("extents", programs::extents),
         ("kills", programs::kills),
         ("full", full::device),
         ("export", export),

@@ -81,6 +81,23 @@ fn copies_of(rig: &Rig, program: &Path) -> Result<String, String> {
     Ok(said.trim().trim_start_matches("host_test: ").to_owned())
 }
 
+/// Records that are read again come from parts of tables on the fast tier, also after a restart and
+/// where several are read at once.
+pub fn extents(rig: &Rig) -> Result<Outcome, String> {
+    if let Some(skipped) = no_tools() {
+        return Ok(skipped);
+    }
+    extents_of(rig, &program(rig, &ROCKSDB)?).map(Outcome::Passed)
+}
+
+fn extents_of(rig: &Rig, program: &Path) -> Result<String, String> {
+    let uri = format!("{}&placement=log_only&cache=extents", rig.uri_with("512MiB"));
+    let said = output_of(over(rig, &uri, program, "extents", &[]))?;
+    let said: Vec<&str> =
+        said.lines().filter_map(|line| line.strip_prefix("host_test: ")).collect();
+    Ok(said.join("; "))
+}
+
 /// The same program with the newest RocksDB.
 pub fn rocksdb_11(rig: &Rig) -> Result<Outcome, String> {
     if let Some(missing) = build::missing(&ROCKSDB_11) {
@@ -89,7 +106,7 @@ pub fn rocksdb_11(rig: &Rig) -> Result<Outcome, String> {
     let program = program(rig, &ROCKSDB_11)?;
     let mut said = Vec::new();
     // The last one leaves its records, which the killed writers find.
-    for part in [calls_of, copies_of, moves_of] {
+    for part in [calls_of, copies_of, extents_of, moves_of] {
         said.push(part(rig, &program)?);
     }
     said.push(kills_of(rig, &program, || Ok(()))?);

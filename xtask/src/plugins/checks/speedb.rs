@@ -56,8 +56,8 @@ pub fn calls(rig: &Rig) -> Result<Outcome, String> {
         destroyed(rig, program)?;
         Ok(format!(
             "tables: {linked_tables} on the fast tier, {plain_tables} at home, the level of all \
-             {tables} known; {}, with the plugin, without it, and without the fast tier after export; \
-             destroyed, nothing is left on the fast tier",
+             {tables} known; {}, with the plugin, without it, and without the fast tier after \
+             export; destroyed, nothing is left on the fast tier",
             records.trim().trim_start_matches("from_c_test: ")
         ))
     })
