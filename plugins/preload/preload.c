@@ -1,5 +1,5 @@
-/* The shim that is preloaded: opens the plugin where the process has RocksDB or LevelDB, and
- * nothing elsewhere.
+/* The shim that is preloaded: opens the plugin where the process has RocksDB, Speedb or LevelDB,
+ * and nothing elsewhere.
  *
  *   LD_PRELOAD=libthermocline_preload.so db_bench --fs_uri='thermocline://?tier=...'
  *   LD_PRELOAD=... THERMOCLINE_LEVELDB_URI='thermocline://?tier=...' program
@@ -35,22 +35,52 @@ struct cxx_string {
   } room;
 };
 
+/* As functions of the ABI before return it: a pointer to the text. What is not used makes it too
+ * large for registers, in which no std::string is returned. */
+struct old_cxx_string {
+  char *text;
+  void *not_used[2];
+};
+
+/* What a library says of its version, by either ABI. */
+struct host {
+  const char *plugin;
+  const char *name;
+  const char *version_of;
+  const char *old_version_of;
+};
+
+/* Speedb first: it has RocksDB's functions besides its own. */
+static const struct host rocksdb_hosts[] = {
+    {"speedb", "Speedb", "_ZN7rocksdb24GetSpeedbVersionAsStringB5cxx11Eb",
+     "_ZN7rocksdb24GetSpeedbVersionAsStringEb"},
+    {"rocksdb", "RocksDB", "_ZN7rocksdb23GetRocksVersionAsStringB5cxx11Eb",
+     "_ZN7rocksdb23GetRocksVersionAsStringEb"},
+};
+
 typedef int create_thread(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
 static uint64_t (*plugin_context)(void);
 static void (*plugin_enter)(uint64_t);
 
-/* Writes the host's version; false where there is no RocksDB, or one of another ABI. */
-static bool version_of_host(char *version, size_t room) {
+/* Writes the host's version; false where the process does not have it. */
+static bool version_of_host(const struct host *host, char *version, size_t room) {
   struct cxx_string (*version_of)(bool) = NULL;
-  const char *const symbol = "_ZN7rocksdb23GetRocksVersionAsStringB5cxx11Eb";
-  if (dlsym(RTLD_DEFAULT, "_ZN7rocksdb13ObjectLibrary7DefaultEv") == NULL) return false;
-  *(void **)&version_of = dlsym(RTLD_DEFAULT, symbol);
-  if (version_of == NULL) return false;
-  struct cxx_string string = version_of(true);
-  const bool is_within = string.len < sizeof(string.room.within);
-  snprintf(version, room, "%s", is_within ? string.room.within : string.text);
-  if (!is_within) free(string.text);
+  struct old_cxx_string (*old_version_of)(bool) = NULL;
+  *(void **)&version_of = dlsym(RTLD_DEFAULT, host->version_of);
+  if (version_of != NULL) {
+    struct cxx_string string = version_of(true);
+    const bool is_within = string.len < sizeof(string.room.within);
+    snprintf(version, room, "%s", is_within ? string.room.within : string.text);
+    if (!is_within) free(string.text);
+    return true;
+  }
+  *(void **)&old_version_of = dlsym(RTLD_DEFAULT, host->old_version_of);
+  if (old_version_of == NULL) return false;
+  /* Its text is shared and counted before its first letter; it is kept, once in a process. */
+  snprintf(version, room, "%s", old_version_of(true).text);
+  /* Speedb adds the tag of its build: 2.8.0-? */
+  version[strspn(version, "0123456789.")] = '\0';
   return true;
 }
 
@@ -80,8 +110,12 @@ static void *open_plugin(const char *plugin, const char *host, const char *versi
 
 __attribute__((constructor)) static void look_for_rocksdb(void) {
   char version[64];
-  if (!version_of_host(version, sizeof(version))) return;
-  void *const plugin = open_plugin("rocksdb", "RocksDB", version);
+  if (dlsym(RTLD_DEFAULT, "_ZN7rocksdb13ObjectLibrary7DefaultEv") == NULL) return;
+  const size_t count = sizeof(rocksdb_hosts) / sizeof(rocksdb_hosts[0]);
+  const struct host *host = rocksdb_hosts;
+  while (host != rocksdb_hosts + count && !version_of_host(host, version, sizeof(version))) host++;
+  if (host == rocksdb_hosts + count) return;
+  void *const plugin = open_plugin(host->plugin, host->name, version);
   if (plugin == NULL) return;
   *(void **)&plugin_context = dlsym(plugin, "thermocline_plugin_context");
   *(void **)&plugin_enter = dlsym(plugin, "thermocline_plugin_enter");

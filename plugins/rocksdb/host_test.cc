@@ -3,6 +3,7 @@
 //   host_test calls DIR URI      checkpoint, backup, ingestion, DestroyDB; ends with nothing left
 //   host_test moves DIR URI      files move while they are open: reads follow, old ones are closed
 //   host_test copies DIR URI     tables that are read much are read at copies on a faster tier
+//   host_test extents DIR URI    records that are read again come from parts on a faster tier
 //   host_test from-c DIR URI     by the C interface, as the crate for Rust does
 //   host_test write DIR URI      synced writes until it is killed; prints what it was told of
 //   host_test verify DIR URI N   all numbers below N are there
@@ -11,6 +12,7 @@
 #include <dirent.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -18,6 +20,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "rocksdb/c.h"
 #include "rocksdb/db.h"
@@ -300,6 +303,59 @@ int Copies(const std::string& directory, const std::string& uri) {
   return 0;
 }
 
+// Scattered records, several at once.
+void ExpectScattered(DB* db, int seed) {
+  constexpr int kMany = 32;
+  std::vector<std::string> names;
+  std::vector<rocksdb::Slice> keys;
+  for (int at = 0; at < kMany; at++) {
+    names.push_back(Key(static_cast<int>((seed + at * int64_t{613}) % kRecords)));
+  }
+  std::sort(names.begin(), names.end());
+  for (const std::string& name : names) keys.emplace_back(name);
+  std::vector<rocksdb::PinnableSlice> values(kMany);
+  std::vector<Status> statuses(kMany);
+  db->MultiGet({}, db->DefaultColumnFamily(), kMany, keys.data(), values.data(), statuses.data(),
+               true);
+  for (int at = 0; at < kMany; at++) {
+    Check(statuses[at], "multi get");
+    const std::string expected = Value(std::atoi(names[at].c_str()));
+    if (values[at] != expected) Check(Status::Corruption(names[at]), "another value");
+  }
+}
+
+// All tables are at home, and read by several requests at once; again by direct reads, which begin
+// with what the first ones left.
+int Extents(const std::string& directory, const std::string& uri) {
+  for (const bool is_direct : {false, true}) {
+    Options options = OptionsOver(uri);
+    options.use_direct_reads = is_direct;
+    rocksdb::BlockBasedTableOptions tables;
+    tables.no_block_cache = true;
+    options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(tables));
+    std::unique_ptr<DB> db = Open(options, directory);
+    if (!is_direct) {
+      Fill(db.get());
+      Check(db->CompactRange({}, nullptr, nullptr), "compact");
+    }
+    // A file's extents count once it was left alone for a second; a minute at most.
+    int hits = 0;
+    for (int round = 0; round < 600 && hits < 1000; round++) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      for (int seed = 0; seed < 8; seed++) ExpectScattered(db.get(), seed);
+      for (int number = 0; number < 50; number++) Expect(db.get(), number, number + 1);
+      hits = Figure(uri, "hits");
+    }
+    if (hits < 1000) Check(Status::Aborted(std::to_string(hits)), "hits of extents");
+    Expect(db.get(), 0, kRecords);
+    Close(std::move(db));
+    std::printf("host_test: %d hits of extents%s\n", hits,
+                is_direct ? ", by direct reads" : "");
+    if (is_direct) Check(rocksdb::DestroyDB(directory, options), "destroy");
+  }
+  return 0;
+}
+
 int FromC(const std::string& directory, const std::string& uri) {
   rocksdb_env_t* const env = thermocline_rocksdb_env(uri.c_str());
   if (env == nullptr) Check(Status::InvalidArgument(uri), "an environment for C");
@@ -364,12 +420,14 @@ int main(int count, char** arguments) {
   if (what == "calls") return Calls(arguments[2], arguments[3]);
   if (what == "moves") return Moves(arguments[2], arguments[3]);
   if (what == "copies") return Copies(arguments[2], arguments[3]);
+  if (what == "extents") return Extents(arguments[2], arguments[3]);
   if (what == "from-c") return FromC(arguments[2], arguments[3]);
   if (what == "write") return WriteUntilKilled(arguments[2], arguments[3]);
   if (what == "verify" && count > 4) {
     return Verify(arguments[2], arguments[3], std::atoi(arguments[4]));
   }
   std::fprintf(stderr,
-               "host_test: say calls|moves|copies|from-c|write DIR URI, or verify DIR URI N\n");
+               "host_test: say calls|moves|copies|extents|from-c|write DIR URI, or verify "
+               "DIR URI N\n");
   return 2;
 }

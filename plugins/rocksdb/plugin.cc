@@ -1,6 +1,10 @@
 // How RocksDB finds the plugin: factories for thermocline:// in the default library of objects,
 // registered when this library is loaded, and the functions of thermocline_rocksdb.h.
 //
+// THERMOCLINE_WITHOUT_OPTIONS: for Speedb, whose headers are not at hand. What is compiled then uses
+// files and environments, which were compared with its library, and no options or listeners, which
+// it has changed (docs/decisions/0106-speedb.md).
+//
 // Threads: any.
 #include <cstdio>
 #include <cstdlib>
@@ -23,9 +27,18 @@ struct rocksdb_env_t {
   rocksdb::Env* rep;
   bool is_default;
 };
+#ifndef THERMOCLINE_WITHOUT_OPTIONS
 struct rocksdb_options_t {
   rocksdb::Options rep;
 };
+#else
+// As the library has them; how long a request is shows in its loop over several.
+static_assert(sizeof(rocksdb::FSReadRequest) == 96);
+static_assert(sizeof(rocksdb::FileOptions) == 152);
+static_assert(sizeof(rocksdb::IOOptions) == 88);
+static_assert(sizeof(rocksdb::IOStatus) == 16);
+static_assert(sizeof(std::string) == sizeof(void*), "the ABI of strings before C++11");
+#endif
 
 namespace thermocline {
 namespace {
@@ -34,6 +47,7 @@ using rocksdb::Env;
 using rocksdb::FileSystem;
 using rocksdb::ObjectLibrary;
 
+#ifndef THERMOCLINE_WITHOUT_OPTIONS
 // Sets the level that the thread's tables are for.
 class LevelListener : public rocksdb::EventListener {
  public:
@@ -48,6 +62,7 @@ class LevelListener : public rocksdb::EventListener {
   }
   void OnSubcompactionCompleted(const rocksdb::SubcompactionJobInfo&) override { EndJob(); }
 };
+#endif
 
 // A file system that the registry's owner shares already cannot be given to a unique_ptr: a
 // wrapper of its own is, over the same tiers.
@@ -94,6 +109,7 @@ bool Register() {
 }  // namespace
 }  // namespace thermocline
 
+#ifndef THERMOCLINE_WITHOUT_OPTIONS
 rocksdb::Status thermocline_rocksdb_attach(rocksdb::DBOptions* options, const std::string& uri) {
   std::string why;
   rocksdb::Env* const env = thermocline::SharedEnv(uri, &why);
@@ -103,6 +119,13 @@ rocksdb::Status thermocline_rocksdb_attach(rocksdb::DBOptions* options, const st
   return rocksdb::Status::OK();
 }
 
+extern "C" char* thermocline_rocksdb_attach_options(rocksdb_options_t* options, const char* uri) {
+  const rocksdb::Status status =
+      thermocline_rocksdb_attach(&options->rep, uri != nullptr ? uri : "");
+  return status.ok() ? nullptr : strdup(status.ToString().c_str());
+}
+#endif
+
 extern "C" rocksdb_env_t* thermocline_rocksdb_env(const char* uri) {
   std::string why;
   std::unique_ptr<rocksdb::Env> env = thermocline::MakeEnv(uri != nullptr ? uri : "", &why);
@@ -111,12 +134,6 @@ extern "C" rocksdb_env_t* thermocline_rocksdb_env(const char* uri) {
     return nullptr;
   }
   return new rocksdb_env_t{env.release(), false};
-}
-
-extern "C" char* thermocline_rocksdb_attach_options(rocksdb_options_t* options, const char* uri) {
-  const rocksdb::Status status =
-      thermocline_rocksdb_attach(&options->rep, uri != nullptr ? uri : "");
-  return status.ok() ? nullptr : strdup(status.ToString().c_str());
 }
 
 extern "C" char* thermocline_rocksdb_stats(const char* uri) {

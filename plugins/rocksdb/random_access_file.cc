@@ -21,6 +21,78 @@ namespace {
 
 constexpr int kNoHint = -1;
 
+// The requests of one call that the host has to read, at once. Takes no memory as long as these are
+// the requests as they are.
+class ReadsByHost {
+ public:
+  ReadsByHost(FSReadRequest* requests, size_t count) : requests_(requests), count_(count) {}
+
+  // The next request, and what extents say to it.
+  void Add(FSReadRequest* one, ExtentsAsked asked) {
+    const bool is_served = asked.served >= 0;
+    if (!is_split_ && !is_served && asked.memory == nullptr) return;
+    if (!is_split_) {
+      is_split_ = true;
+      of_host_.reserve(count_);
+      asked_.reserve(count_);
+      for (FSReadRequest* other = requests_; other != one; ++other) AddPlain(other);
+    }
+    if (is_served) {
+      one->result = Slice(one->scratch, static_cast<size_t>(asked.served));
+      one->status = IOStatus::OK();
+    } else if (asked.memory == nullptr) {
+      AddPlain(one);
+    } else {
+      FSReadRequest longer;
+      longer.offset = asked.wanted.offset;
+      longer.len = asked.len;
+      longer.scratch = asked.memory.get();
+      of_host_.push_back(std::move(longer));
+      asked_.push_back({one, std::move(asked)});
+    }
+  }
+
+  bool AreAsTheyWere() const { return !is_split_; }
+
+  IOStatus Run(rocksdb::FSRandomAccessFile& host, const thermocline_file* file, uint64_t epoch,
+               const IOOptions& options, IODebugContext* dbg) {
+    if (of_host_.empty()) return IOStatus::OK();
+    const IOStatus status = host.MultiRead(of_host_.data(), of_host_.size(), options, dbg);
+    for (size_t at = 0; at < of_host_.size(); ++at) {
+      FSReadRequest& read = of_host_[at];
+      FSReadRequest& one = *asked_[at].first;
+      const ExtentsAsked& asked = asked_[at].second;
+      if (asked.memory == nullptr) {
+        one = std::move(read);
+        continue;
+      }
+      size_t got = 0;
+      const bool is_read = status.ok() && read.status.ok();
+      if (is_read && TakeExtents(file, epoch, one.offset, one.len, one.scratch, asked,
+                                 read.result.data(), read.result.size(), &got)) {
+        one.result = Slice(one.scratch, got);
+        one.status = IOStatus::OK();
+      } else {
+        one.status = host.Read(one.offset, one.len, options, &one.result, one.scratch, dbg);
+      }
+    }
+    return status;
+  }
+
+ private:
+  void AddPlain(FSReadRequest* one) {
+    of_host_.push_back(std::move(*one));
+    asked_.push_back({one, ExtentsAsked()});
+  }
+
+  FSReadRequest* const requests_;
+  const size_t count_;
+  bool is_split_ = false;
+  std::vector<FSReadRequest> of_host_;
+  // For which request each of them is, and what it reads besides.
+  std::vector<std::pair<FSReadRequest*, ExtentsAsked>> asked_;
+};
+
 }  // namespace
 
 IOStatus TieredRandomAccessFile::Open(std::shared_ptr<rocksdb::FileSystem> host, OpenFile file,
@@ -102,22 +174,26 @@ IOStatus TieredRandomAccessFile::Read(uint64_t offset, size_t n, const IOOptions
 IOStatus TieredRandomAccessFile::MultiRead(FSReadRequest* requests, size_t count,
                                            const IOOptions& options, IODebugContext* dbg) {
   thermocline_file_was_read(file_.get());
-  const auto now = Now();
-  std::vector<FSReadRequest*> others;
+  Now();
+  // The file that is open now is that of this epoch, or a later one: then nothing is filled in.
+  const uint64_t epoch = epoch_.load();
+  const auto now = current_.Now();
+  if (options_.use_mmap_reads) return now->MultiRead(requests, count, options, dbg);
+  const size_t alignment = now->use_direct_io() ? GetRequiredBufferAlignment() : 1;
+  ReadsByHost reads(requests, count);
+  uint64_t wanted_end = 0;
   for (FSReadRequest* one = requests; one != requests + count; ++one) {
-    if (!ReadExtents(one->offset, one->len, options, &one->result, one->scratch, dbg)) {
-      others.push_back(one);
-      continue;
+    // Extents that the request before reads already are not read twice.
+    const bool is_apart = one->offset >= wanted_end;
+    ExtentsAsked asked;
+    if (is_apart) {
+      asked = AskExtents(file_.get(), epoch, one->offset, one->len, one->scratch, alignment);
     }
-    one->status = IOStatus::OK();
+    if (asked.memory != nullptr) wanted_end = asked.wanted.offset + asked.len;
+    reads.Add(one, std::move(asked));
   }
-  if (others.empty()) return IOStatus::OK();
-  if (others.size() == count) return now->MultiRead(requests, count, options, dbg);
-  std::vector<FSReadRequest> rest(others.size());
-  for (size_t i = 0; i < rest.size(); ++i) rest[i] = std::move(*others[i]);
-  const IOStatus status = now->MultiRead(rest.data(), rest.size(), options, dbg);
-  for (size_t i = 0; i < rest.size(); ++i) *others[i] = std::move(rest[i]);
-  return status;
+  if (reads.AreAsTheyWere()) return now->MultiRead(requests, count, options, dbg);
+  return reads.Run(*now, file_.get(), epoch, options, dbg);
 }
 
 IOStatus TieredRandomAccessFile::Prefetch(uint64_t offset, size_t n, const IOOptions& options,

@@ -29,8 +29,9 @@ const USAGE: &str = "\
 Usage: cargo xtask COMMAND
 
   ci      everything continuous integration runs: fmt, tidy, clippy, doc, package, test
-  test    all tests of the workspace, `schedules`, the planted bugs, and `simulate` in its quick
-          form; with arguments only the tests of the workspace, by cargo test with them
+  test    all tests of the workspace, `schedules`, the planted bugs, `simulate` in its quick
+          form, and what of the plugins needs no host; with arguments only the tests of the
+          workspace, by cargo test with them
   schedules
           the tests that choose the order of threads, in a build of their own; names after it
           choose among them; --times N runs N times as many schedules
@@ -52,8 +53,9 @@ Usage: cargo xtask COMMAND
   bench   quick|tiers|single|full: the benchmark's scenarios (docs/benchmarks.md)
   rig     up|run|down: two block devices and a memory limit for benchmarks (docs/rig.md)
   rivals  fetch: what the engines to compare with need (docs/rivals.md)
-  plugins [build]: RocksDB over tiers, built to target/plugins (docs/hosts/rocksdb.md); test: tries
-          it with stock tools; --kills N; names of checks choose among them";
+  plugins [build]: RocksDB, Speedb and LevelDB over tiers, built to target/plugins (docs/hosts);
+          fetch: gets Speedb; test: tries them with stock tools; --kills N; names of checks choose
+          among them";
 
 /// The root of the workspace: the folder above this crate.
 fn root() -> PathBuf {
@@ -90,6 +92,7 @@ fn test(more: &[String]) -> bool {
         ("test: schedules", &|| schedules(&[])),
         ("test: planted bugs", &planted),
         ("test: simulate", &|| simulated(&[], true)),
+        ("test: plugins without hosts", &plugins::tested_without_hosts),
     ]);
     passed && failed.is_empty()
 }

@@ -10,6 +10,7 @@
 //!                                                 = rivals/.fetched/lib/librocksdb.so
 //! crate librocksdb-sys: rocksdb/tools/db_bench*    --g++, that library--> rivals/.fetched/db_bench
 //!                       rocksdb/db_stress_tool/* --the same--> rivals/.fetched/db_stress
+//!                       rocksdb/env/env_basic_test --the same--> rivals/.fetched/env_basic_test
 //! ```
 //!
 //! Invariants:
@@ -23,11 +24,32 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const GROUP_PATH: &str = "org/rocksdb/rocksdbjni";
-const VERSION: &str = "11.8.1";
-const JAR_SHA256: &str = "628ed387887f4a431df480857954df2a28b4389bfe24858ccdec611cabf65dbf";
-const MEMBER: &str = "librocksdbjni-linux64.so";
-const LIBRARY_SHA256: &str = "265c656af5c6502cb8d71db1a74858509f706cc47f1a5b6f603c736d11ce677d";
+/// A Java package, of which one library is wanted.
+pub struct Package {
+    /// Maven's names of it: group, artifact and version.
+    pub group: &'static str,
+    pub artifact: &'static str,
+    pub version: &'static str,
+    pub jar_sha256: &'static str,
+    /// The library in it.
+    pub member: &'static str,
+    pub library_sha256: &'static str,
+    /// What the library is called once it is taken out, below the folder of what was fetched.
+    pub library: &'static str,
+    /// Whether the package itself is kept beside its library.
+    pub keeps_jar: bool,
+}
+
+const ROCKSDB: Package = Package {
+    group: "org.rocksdb",
+    artifact: "rocksdbjni",
+    version: "11.8.1",
+    jar_sha256: "628ed387887f4a431df480857954df2a28b4389bfe24858ccdec611cabf65dbf",
+    member: "librocksdbjni-linux64.so",
+    library_sha256: "265c656af5c6502cb8d71db1a74858509f706cc47f1a5b6f603c736d11ce677d",
+    library: "lib/librocksdb.so",
+    keeps_jar: false,
+};
 
 /// Debian's packages: what for, the file that shows it is there, and its name.
 const PACKAGES: [(&str, &[&str], &str); 4] = [
@@ -71,6 +93,13 @@ const DB_STRESS_SOURCES: [&str; 20] = [
     "test_util/transaction_test_util",
 ];
 
+/// Those of RocksDB's own test of an environment, and of what tests it.
+const ENV_TEST_SOURCES: [&str; 2] =
+    ["test_util/testharness", "third-party/gtest-1.8.1/fused-src/gtest/gtest-all"];
+const ENV_TEST: &str = "env/env_basic_test";
+/// The names of files in it, which are no tables', logs' or blobs'.
+const ENV_TEST_NAMES: [&str; 8] = ["f", "f1", "f2", "g", "b", "file", "test_file", "non_existent"];
+
 /// Where the linker looks for libraries of the system.
 const LIBRARY_FOLDERS: [&str; 7] = [
     "/usr/lib/x86_64-linux-gnu",
@@ -111,19 +140,20 @@ fn in_system(file: &str) -> bool {
     LIBRARY_FOLDERS.iter().any(|folder| Path::new(folder).join(file).exists())
 }
 
-fn folder() -> PathBuf {
+/// Where all that was fetched lies.
+pub fn folder() -> PathBuf {
     root().join("rivals/.fetched")
 }
 
 fn library() -> PathBuf {
-    folder().join("lib/librocksdb.so")
+    ROCKSDB.path()
 }
 
 /// `cargo xtask rivals ...`: true where everything asked for is there.
 pub fn run(arguments: &[String]) -> bool {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["fetch"] => {
-            let fetched = report("RocksDB", fetch());
+            let fetched = report("RocksDB", fetch(&ROCKSDB));
             report("Debian's packages", packages()) && fetched
         }
         ["db_bench"] => {
@@ -136,9 +166,9 @@ pub fn run(arguments: &[String]) -> bool {
         }
         _ => {
             eprintln!(
-                "xtask: say `cargo xtask rivals fetch` (gets RocksDB {VERSION} and what LevelDB \
-                 needs), `cargo xtask rivals db_bench` (builds RocksDB's own benchmark) or \
-                 `cargo xtask rivals status`"
+                "xtask: say `cargo xtask rivals fetch` (gets RocksDB and what LevelDB needs), \
+                 `cargo xtask rivals db_bench` (builds RocksDB's own benchmark) or `cargo xtask \
+                 rivals status`"
             );
             false
         }
@@ -157,7 +187,7 @@ fn report(name: &str, outcome: Result<String, String>) -> bool {
 }
 
 /// Runs a program; its output is shown only where it fails.
-fn output_of(program: &str, arguments: &[&str]) -> Result<String, String> {
+pub fn output_of(program: &str, arguments: &[&str]) -> Result<String, String> {
     let run = Command::new(program).args(arguments).current_dir(root()).output();
     let output = run.map_err(|error| format!("cannot start {program}: {error}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
@@ -187,25 +217,47 @@ fn checked(path: &Path, expected: &str) -> Result<(), String> {
     ))
 }
 
-fn fetch() -> Result<String, String> {
-    let library = library();
-    if library.exists() && checked(&library, LIBRARY_SHA256).is_ok() {
-        return Ok(format!("{VERSION} is there: {}", library.display()));
+impl Package {
+    /// Its library.
+    pub fn path(&self) -> PathBuf {
+        folder().join(self.library)
     }
-    let folder = folder();
-    let lib = folder.join("lib");
-    fs::create_dir_all(&lib).map_err(|error| format!("cannot make {}: {error}", lib.display()))?;
-    let jar = folder.join(format!("rocksdbjni-{VERSION}.jar"));
-    download(&jar)?;
-    checked(&jar, JAR_SHA256)?;
+
+    /// The package itself, where it is kept.
+    pub fn jar(&self) -> PathBuf {
+        let name = format!("{}-{}.jar", self.artifact, self.version);
+        self.path().with_file_name(name)
+    }
+
+    fn address(&self, base: &str) -> String {
+        let (base, group) = (base.trim_end_matches('/'), self.group.replace('.', "/"));
+        let Self { artifact, version, .. } = self;
+        format!("{base}/{group}/{artifact}/{version}/{artifact}-{version}.jar")
+    }
+}
+
+/// Gets a package and takes its library out, where that is not done.
+pub fn fetch(package: &Package) -> Result<String, String> {
+    let (library, jar, version) = (package.path(), package.jar(), package.version);
+    let is_there = library.exists() && (jar.exists() || !package.keeps_jar);
+    if is_there && checked(&library, package.library_sha256).is_ok() {
+        return Ok(format!("{version} is there: {}", library.display()));
+    }
+    let failed = |error| format!("cannot put {} in place: {error}", library.display());
+    let lib = library.parent().ok_or("a library lies in a folder")?;
+    fs::create_dir_all(lib).map_err(failed)?;
+    download(package, &jar, lib)?;
+    checked(&jar, package.jar_sha256)?;
     let (jar_text, lib_text) = (jar.display().to_string(), lib.display().to_string());
-    output_of("unzip", &["-o", "-j", "-q", &jar_text, MEMBER, "-d", &lib_text])
+    output_of("unzip", &["-o", "-j", "-q", &jar_text, package.member, "-d", &lib_text])
         .map_err(|error| format!("{error}; unzip is Debian's package unzip"))?;
-    let unpacked = lib.join(MEMBER);
-    checked(&unpacked, LIBRARY_SHA256)?;
-    let moved = fs::rename(&unpacked, &library).and_then(|()| fs::remove_file(&jar));
-    moved.map_err(|error| format!("cannot put {} in place: {error}", library.display()))?;
-    Ok(format!("fetched {VERSION}: {}", library.display()))
+    let unpacked = lib.join(package.member);
+    checked(&unpacked, package.library_sha256)?;
+    fs::rename(&unpacked, &library).map_err(failed)?;
+    if !package.keeps_jar {
+        fs::remove_file(&jar).map_err(failed)?;
+    }
+    Ok(format!("fetched {version}: {}", library.display()))
 }
 
 /// RocksDB as it was fetched: the folder of its headers, and that of its library, `librocksdb.so`.
@@ -218,14 +270,19 @@ pub fn rocksdb() -> Option<(PathBuf, PathBuf)> {
 
 /// What Cargo knows of the rivals' workspace.
 fn metadata() -> Result<String, String> {
-    let manifest = root().join("rivals/Cargo.toml").display().to_string();
+    metadata_of(&root().join("rivals/Cargo.toml"), &["--features=rocksdb"])
+}
+
+/// What Cargo knows of a workspace; the sources of its packages are there then.
+pub fn metadata_of(manifest: &Path, more: &[&str]) -> Result<String, String> {
+    let manifest = manifest.display().to_string();
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let words = ["metadata", "--format-version=1", "--features=rocksdb", "--manifest-path"];
-    output_of(&cargo, &[&words[..], &[&manifest]].concat())
+    let words = ["metadata", "--format-version=1", "--manifest-path", &manifest];
+    output_of(&cargo, &[&words[..], more].concat())
 }
 
 /// A folder in the source of a package.
-fn source(metadata: &str, package: &str, folder: &str) -> Result<PathBuf, String> {
+pub fn source(metadata: &str, package: &str, folder: &str) -> Result<PathBuf, String> {
     let found = source_of(metadata, package).map(|path| path.join(folder));
     found.ok_or_else(|| format!("Cargo knows no source of {package}"))
 }
@@ -251,6 +308,42 @@ pub fn db_stress() -> Result<PathBuf, String> {
         return Ok(program);
     }
     link(&objects(&fetched()?, &DB_STRESS_SOURCES)?, &program)
+}
+
+/// RocksDB's own test of an environment, as it is, and with files that are called like tables:
+/// those the plugin keeps on tiers, the others it leaves to the host. Built once.
+pub fn env_tests() -> Result<[PathBuf; 2], String> {
+    let programs = ["env_basic_test", "env_basic_test-tables"].map(|name| folder().join(name));
+    if programs.iter().all(|program| program.exists()) {
+        return Ok(programs);
+    }
+    let metadata = fetched()?;
+    let rocksdb = source(&metadata, "librocksdb-sys", "rocksdb")?;
+    let own = rocksdb.join(ENV_TEST).with_extension("cc");
+    let text = fs::read_to_string(&own).map_err(|error| format!("{}: {error}", own.display()))?;
+    let tables = folder().join("env_basic_test-tables.cc");
+    fs::write(&tables, called_like_tables(&text)?)
+        .map_err(|error| format!("{}: {error}", tables.display()))?;
+    let shared = objects(&metadata, &ENV_TEST_SOURCES)?;
+    for (source, program) in [own, tables].iter().zip(&programs) {
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        let object = compiled("g++", ROCKSDB_FLAGS, &rocksdb, source, &name)?;
+        link(&[&shared[..], &[object]].concat(), program)?;
+    }
+    Ok(programs)
+}
+
+/// The test's source with the names of tables.
+fn called_like_tables(text: &str) -> Result<String, String> {
+    ENV_TEST_NAMES.iter().try_fold(text.to_owned(), |text, name| {
+        let [in_folder, alone] = [format!("\"/{name}\""), format!("\"{name}\"")];
+        match text.contains(&in_folder) {
+            true => Ok(text
+                .replace(&in_folder, &format!("\"/{name}.sst\""))
+                .replace(&alone, &format!("\"{name}.sst\""))),
+            false => Err(format!("{ENV_TEST} knows no file {name}; it is another version")),
+        }
+    })
 }
 
 /// What Cargo knows of the rivals' workspace, where the library is there.
@@ -287,18 +380,29 @@ const MIMALLOC_FLAGS: &str = "-O3 -w -DMI_MALLOC_OVERRIDE -DMI_DEBUG=0 -DMI_BUIL
 
 /// Compiles `file` of the source in `folder`, where that is not done; the object.
 fn object(compiler: &str, flags: &str, folder: &Path, file: &str) -> Result<PathBuf, String> {
+    compiled(compiler, flags, folder, &folder.join(file), &file.replace('/', "-"))
+}
+
+/// Compiles a file with the headers in `folder`, where that is not done; the object of that name.
+fn compiled(
+    compiler: &str,
+    flags: &str,
+    folder: &Path,
+    file: &Path,
+    name: &str,
+) -> Result<PathBuf, String> {
     let objects = self::folder().join("objects");
     let failed = |error| format!("{}: {error}", objects.display());
     fs::create_dir_all(&objects).map_err(failed)?;
-    let object = objects.join(file.replace('/', "-")).with_extension("o");
+    let object = objects.join(name).with_extension("o");
     if object.exists() {
         return Ok(object);
     }
-    let includes =
-        [folder.to_path_buf(), folder.join("include")].map(|path| format!("-I{}", path.display()));
+    let includes = ["", "include", "third-party/gtest-1.8.1/fused-src"];
+    let includes = includes.map(|path| format!("-I{}", folder.join(path).display()));
     // An object that a compiler did not end must not be taken for one.
     let unfinished = object.with_extension("new");
-    let (source, to) = (folder.join(file).display().to_string(), unfinished.display().to_string());
+    let (source, to) = (file.display().to_string(), unfinished.display().to_string());
     let mut words: Vec<&str> = flags.split_whitespace().collect();
     words.extend(includes.iter().map(String::as_str));
     words.extend(["-c", &source, "-o", &to]);
@@ -320,24 +424,20 @@ fn source_of(metadata: &str, package: &str) -> Option<PathBuf> {
 }
 
 /// Gets the package, by the repository the environment names or by Maven's own settings.
-fn download(jar: &Path) -> Result<(), String> {
-    let target = jar.display().to_string();
+fn download(package: &Package, jar: &Path, into: &Path) -> Result<(), String> {
     if let Ok(base) = std::env::var("THERMOCLINE_MAVEN_REPOSITORY") {
-        let from = address(&base);
+        let (target, from) = (jar.display().to_string(), package.address(&base));
         return output_of("curl", &["-fsSL", "--retry", "3", "-o", &target, &from]).map(drop);
     }
-    let artifact = format!("-Dartifact=org.rocksdb:rocksdbjni:{VERSION}");
-    let into = format!("-DoutputDirectory={}", folder().display());
+    let Package { group, artifact, version, .. } = package;
+    let artifact = format!("-Dartifact={group}:{artifact}:{version}");
+    let into = format!("-DoutputDirectory={}", into.display());
     output_of("mvn", &["-B", "-q", "dependency:copy", &artifact, &into]).map(drop).map_err(|error| {
         format!(
             "{error}; install Debian's package maven, or set THERMOCLINE_MAVEN_REPOSITORY to the \
              base address of a Maven repository"
         )
     })
-}
-
-fn address(base: &str) -> String {
-    format!("{}/{GROUP_PATH}/{VERSION}/rocksdbjni-{VERSION}.jar", base.trim_end_matches('/'))
 }
 
 /// Installs what is missing of Debian's packages where this is root, and says what to install
@@ -373,7 +473,7 @@ mod tests {
         fs::write(&path, "abc").unwrap();
         let digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         checked(&path, digest).unwrap();
-        let error = checked(&path, JAR_SHA256).unwrap_err();
+        let error = checked(&path, ROCKSDB.jar_sha256).unwrap_err();
         assert!(error.contains(digest) && error.contains("removed"), "{error}");
         assert!(!path.exists());
     }
@@ -381,6 +481,7 @@ mod tests {
     #[test]
     fn the_base_of_a_repository_may_end_in_a_slash() {
         let expected = "x://y/org/rocksdb/rocksdbjni/11.8.1/rocksdbjni-11.8.1.jar";
+        let address = |base| ROCKSDB.address(base);
         assert_eq!([address("x://y"), address("x://y/")], [expected, expected]);
     }
 
@@ -391,6 +492,16 @@ mod tests {
         let expected = Some(PathBuf::from("/r/librocksdb-sys-0.1+2"));
         assert_eq!(source_of(text, "librocksdb-sys"), expected);
         assert_eq!(source_of(text, "sled"), None);
+    }
+
+    #[test]
+    fn the_test_of_an_environment_gets_names_of_tables_and_another_version_is_refused() {
+        let text: String = ENV_TEST_NAMES.iter().map(|name| format!("(\"/{name}\")")).collect();
+        let tables = called_like_tables(&(text.clone() + "(\"f\")(\"/niu\")")).unwrap();
+        assert!(tables.starts_with("(\"/f.sst\")(\"/f1.sst\")"), "{tables}");
+        assert!(tables.ends_with("(\"/non_existent.sst\")(\"f.sst\")(\"/niu\")"), "{tables}");
+        let error = called_like_tables(&text.replace("\"/g\"", "")).unwrap_err();
+        assert!(error.contains("no file g"), "{error}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Builds the plugins: the C interface by cargo, C++ and C by the system's compilers.
 
-use super::{Outcome, Row, Source, root};
+use super::{Outcome, Row, Source, root, speedb};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,12 +49,16 @@ pub fn shared(folder: &Path) -> Result<Outcome, String> {
     // Removed first: a process that has it loaded keeps its own.
     let _ = fs::remove_file(&to);
     fs::copy(&from, &to).map_err(|error| format!("cannot copy {}: {error}", from.display()))?;
-    let shim = shim(folder).display().to_string();
+    preloaded(&shim(folder))?;
+    Ok(Outcome::Passed(format!("built to {}", folder.display())))
+}
+
+/// The shim, built to a file.
+pub fn preloaded(shim: &Path) -> Result<(), String> {
     let mut arguments = words(&["-std=c11", "-O2", "-fPIC", "-shared"]);
     arguments.extend(words(&WARNINGS));
-    arguments.extend(words(&["plugins/preload/preload.c", "-o", &shim]));
-    compile("gcc", &arguments)?;
-    Ok(Outcome::Passed(format!("built to {}", folder.display())))
+    arguments.extend(words(&["plugins/preload/preload.c", "-o", &shim.display().to_string()]));
+    compile("gcc", &arguments)
 }
 
 /// The plugin of one host.
@@ -67,7 +71,7 @@ pub fn row(row: &Row, folder: &Path) -> Result<Outcome, String> {
     arguments.extend(words(&WARNINGS));
     arguments.extend(words(&["-shared", "-Wl,-rpath,$ORIGIN", "-o", &plugin]));
     arguments.extend(headers(row));
-    for sources_in in ["taps", "tiers", row.host] {
+    for sources_in in ["taps", "tiers", row.folder] {
         arguments.extend(sources(&format!("plugins/{sources_in}"))?);
     }
     if let Source::System(library) = row.source {
@@ -91,7 +95,7 @@ pub fn missing(row: &Row) -> Option<String> {
     };
     let found = numbers.join(".");
     let text = || format!("{} is version {found}; {}", path.display(), row.packages);
-    (found != row.version).then(text)
+    (found != row.header_version).then(text)
 }
 
 /// The folder of its headers.
@@ -99,27 +103,39 @@ fn include(row: &Row) -> Option<PathBuf> {
     match row.source {
         Source::System(_) => Some(PathBuf::from("/usr/include")),
         Source::Rivals => crate::rivals::rocksdb().map(|(include, _)| include),
+        Source::Speedb => speedb::folders().map(|(include, _)| include),
     }
 }
 
 /// What the compiler needs for its headers; warnings of theirs are the host's.
 fn headers(row: &Row) -> Vec<String> {
-    let mut arguments = words(&[row.standard, "-Icrates/capi/include"]);
-    if let (Source::Rivals, Some(include)) = (row.source, include(row)) {
-        arguments.extend(["-isystem".to_owned(), include.display().to_string()]);
-    }
+    let mut arguments = words(row.flags);
+    arguments.push("-Icrates/capi/include".to_owned());
+    arguments.extend(fetched_headers(row));
     arguments
+}
+
+/// Where headers are that the compiler does not find by itself.
+fn fetched_headers(row: &Row) -> Vec<String> {
+    match (row.source, include(row)) {
+        (Source::Rivals | Source::Speedb, Some(include)) => {
+            vec!["-isystem".to_owned(), include.display().to_string()]
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// What the linker of a program needs for the host's library.
 fn libraries(row: &Row) -> Vec<String> {
-    match row.source {
-        Source::System(library) => vec![library.to_owned()],
-        Source::Rivals => crate::rivals::rocksdb().map_or_else(Vec::new, |(_, lib)| {
-            let lib = lib.display();
-            vec![format!("-L{lib}"), "-lrocksdb".to_owned(), format!("-Wl,-rpath,{lib}")]
-        }),
-    }
+    let (name, folders) = match row.source {
+        Source::System(library) => return vec![library.to_owned()],
+        Source::Rivals => ("-lrocksdb", crate::rivals::rocksdb()),
+        Source::Speedb => ("-lspeedb", speedb::folders()),
+    };
+    folders.map_or_else(Vec::new, |(_, lib)| {
+        let lib = lib.display();
+        vec![format!("-L{lib}"), name.to_owned(), format!("-Wl,-rpath,{lib}")]
+    })
 }
 
 /// The number behind a name: `#define NAME 7`, or `static const int NAME = 7;`.
@@ -167,6 +183,16 @@ pub fn host_program(
     }
     more.extend(libraries(row));
     self::program(&[source], &more, program)
+}
+
+/// Builds a program in C, which links the row's host alone, to `program`.
+pub fn c_program(row: &Row, source: &str, program: &Path) -> Result<(), String> {
+    let mut arguments = words(&["-std=c11", "-O1", "-g", "-pthread"]);
+    arguments.extend(words(&WARNINGS));
+    arguments.extend(fetched_headers(row));
+    arguments.extend(words(&["-o", &program.display().to_string(), source]));
+    arguments.extend(libraries(row));
+    compile("gcc", &arguments)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! ```text
 //! crates/capi          --cargo--> target/plugins/libthermocline.so.1
 //! plugins/HOST,tiers,taps --g++-> target/plugins/libHOST_plugin-VERSION.so      one for each row
+//! plugins/rocksdb,...     --g++-> target/plugins/libspeedb_plugin-2.8.0.so
 //! plugins/preload      --gcc----> target/plugins/libthermocline_preload.so
 //! ```
 //!
@@ -17,6 +18,7 @@ mod build;
 mod checks;
 pub mod keigo;
 mod rig;
+mod speedb;
 
 use crate::root;
 use std::path::{Path, PathBuf};
@@ -24,15 +26,18 @@ use std::path::{Path, PathBuf};
 /// A host that plugins are built for.
 pub struct Row {
     pub name: &'static str,
-    /// The folder of the plugin's sources, which the plugin's file name has, too.
+    /// The host, which the plugin's file name has.
     pub host: &'static str,
+    /// The folder of the plugin's sources.
+    pub folder: &'static str,
     /// Its version, which the plugin's file name has.
     pub version: &'static str,
-    /// The header that says the version, and the names of its numbers there.
+    /// The header that says a version, the names of its numbers there, and what they should be.
     pub header: &'static str,
     pub numbers: &'static [&'static str],
-    /// The standard of C++ that its headers are written in.
-    pub standard: &'static str,
+    pub header_version: &'static str,
+    /// The standard of C++ that its headers are written in, and what else they want.
+    pub flags: &'static [&'static str],
     pub source: Source,
     /// How to get it.
     pub packages: &'static str,
@@ -46,15 +51,19 @@ pub enum Source {
     /// `cargo xtask rivals fetch`: the library of the Java package. Its plugin is linked to none,
     /// since a program brings the library under a name of its own.
     Rivals,
+    /// `cargo xtask plugins fetch`, in the same way.
+    Speedb,
 }
 
 const ROCKSDB: Row = Row {
     name: "RocksDB 7.8.3",
     host: "rocksdb",
+    folder: "rocksdb",
     version: "7.8.3",
     header: "rocksdb/version.h",
     numbers: &["ROCKSDB_MAJOR", "ROCKSDB_MINOR", "ROCKSDB_PATCH"],
-    standard: "-std=c++17",
+    header_version: "7.8.3",
+    flags: &["-std=c++17"],
     source: Source::System("-lrocksdb"),
     packages: "apt install librocksdb-dev=7.8.3-2 rocksdb-tools=7.8.3-2 g++",
 };
@@ -62,24 +71,39 @@ const ROCKSDB: Row = Row {
 const ROCKSDB_11: Row = Row {
     name: "RocksDB 11.8.1",
     version: "11.8.1",
-    standard: "-std=c++20",
+    header_version: "11.8.1",
+    flags: &["-std=c++20"],
     source: Source::Rivals,
     packages: "cargo xtask rivals fetch",
+    ..ROCKSDB
+};
+
+/// Its library has the ABI of strings before C++11, and its headers do not describe its options.
+const SPEEDB: Row = Row {
+    name: "Speedb 2.8.0",
+    host: "speedb",
+    version: "2.8.0",
+    header_version: "8.10.0",
+    flags: &["-std=c++17", "-D_GLIBCXX_USE_CXX11_ABI=0", "-DTHERMOCLINE_WITHOUT_OPTIONS"],
+    source: Source::Speedb,
+    packages: "cargo xtask plugins fetch",
     ..ROCKSDB
 };
 
 const LEVELDB: Row = Row {
     name: "LevelDB 1.23",
     host: "leveldb",
+    folder: "leveldb",
     version: "1.23",
     header: "leveldb/db.h",
     numbers: &["kMajorVersion", "kMinorVersion"],
-    standard: "-std=c++17",
+    header_version: "1.23",
+    flags: &["-std=c++17"],
     source: Source::System("-lleveldb"),
     packages: "apt install libleveldb-dev=1.23-4 g++",
 };
 
-const ROWS: [Row; 3] = [ROCKSDB, ROCKSDB_11, LEVELDB];
+const ROWS: [Row; 4] = [ROCKSDB, ROCKSDB_11, SPEEDB, LEVELDB];
 
 impl Row {
     /// Its plugin.
@@ -89,8 +113,9 @@ impl Row {
 }
 
 const USAGE: &str = "\
-xtask: say `cargo xtask plugins [build]` (builds all to target/plugins) or
-`cargo xtask plugins test [--kills N] [CHECK...]` (then tries them with stock tools)";
+xtask: say `cargo xtask plugins [build]` (builds all to target/plugins), `cargo xtask plugins
+fetch` (gets Speedb) or `cargo xtask plugins test [--kills N] [CHECK...]` (builds them, then tries
+them with stock tools)";
 
 /// What a check found.
 pub enum Outcome {
@@ -105,6 +130,7 @@ pub fn run(arguments: &[String]) -> bool {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         [] | ["build"] => built(),
+        ["fetch"] => report("Speedb", speedb::fetch().map(Outcome::Passed)),
         ["test", more @ ..] => checks::Choice::parse(more).map_or_else(
             |error| {
                 eprintln!("xtask: {error}\n{USAGE}");
@@ -134,6 +160,16 @@ fn tested(choice: &checks::Choice) -> bool {
     let checks = checks::all().into_iter().filter(|(name, _)| choice.includes(name));
     checks.fold(true, |all, (name, check)| {
         report(name, check(&rig::Rig::new(&folder(), name, choice.kills))) && all
+    })
+}
+
+/// What needs no host's packages: the taps, and the shim in a program without a host. Part of `ci`.
+pub fn tested_without_hosts() -> bool {
+    let rig = rig::Rig::new(&folder(), "without-hosts", 0);
+    ["taps", "children"].iter().fold(true, |all, name| {
+        let check = checks::all().into_iter().find(|(found, _)| found == name);
+        let outcome = check.map_or_else(|| Err("it is gone".to_owned()), |(_, check)| check(&rig));
+        report(name, outcome) && all
     })
 }
 

@@ -1,4 +1,5 @@
-//! RocksDB in a program in Java: its environment is a property, and no class of ours is needed.
+//! RocksDB and Speedb in a program in Java: its environment is a property, and no class of ours is
+//! needed.
 
 use super::super::rig::{Rig, output_of};
 use super::super::{Outcome, ROCKSDB_11, build};
@@ -20,14 +21,18 @@ pub fn program(rig: &Rig) -> Result<Outcome, String> {
             "~/{JAR} is not there; mvn dependency:get -Dartifact=org.rocksdb:rocksdbjni:11.8.1"
         )));
     };
+    written_and_read(rig, &jar, &lib.join("librocksdb.so"), "librocksdbjni.so")
+}
+
+/// The same program with a host's package and its library, which Java looks for by a name.
+pub fn written_and_read(rig: &Rig, jar: &Path, lib: &Path, name: &str) -> Result<Outcome, String> {
     if Command::new("javac").arg("-version").output().is_err() {
         return Ok(Outcome::Skipped("there is no javac; apt install default-jdk".to_owned()));
     }
     rig.begin()?;
     let failed = |error: std::io::Error| format!("{}: {error}", rig.folder.display());
-    // The name by which Java looks for it.
-    let library = rig.folder.join("librocksdbjni.so");
-    symlink(lib.join("librocksdb.so"), &library).map_err(failed)?;
+    let library = rig.folder.join(name);
+    symlink(lib, &library).map_err(failed)?;
     let settings = rig.folder.join("tiers.toml");
     let fast = rig.fast().display().to_string();
     let text = format!(
@@ -36,14 +41,14 @@ pub fn program(rig: &Rig) -> Result<Outcome, String> {
     );
     fs::write(&settings, text).map_err(failed)?;
     let uri = format!("thermocline://{}", settings.display());
-    let mut write = java(rig, &jar, &["write", &uri]);
+    let mut write = java(rig, jar, &["write", &uri]);
     write.env("LD_PRELOAD", format!("{}:{}", library.display(), rig.shim().display()));
     let said = output_of(write)?;
     let spread = rig.spread()?;
     if spread.linked_tables == 0 || spread.plain_tables == 0 || !spread.dangling.is_empty() {
         return Err(format!("files should lie on both tiers: {spread:?}"));
     }
-    output_of(java(rig, &jar, &["read"]))?;
+    output_of(java(rig, jar, &["read"]))?;
     let said = said.lines().rfind(|line| line.starts_with("HostTest: ")).unwrap_or_default();
     Ok(Outcome::Passed(format!(
         "{}; tables: {} on the fast tier, {} at home; read without the plugin, too",

@@ -4,6 +4,7 @@ mod full;
 mod java;
 mod leveldb;
 mod programs;
+mod speedb;
 
 use super::rig::{Records, Rig, Spread, output_of, scan};
 use super::{Outcome, ROCKSDB, build};
@@ -48,11 +49,16 @@ pub fn all() -> Vec<(&'static str, Check)> {
         ("calls", programs::calls),
         ("moves", programs::moves),
         ("copies", programs::copies),
+        ("extents", programs::extents),
         ("kills", programs::kills),
         ("full", full::device),
         ("export", export),
         ("rocksdb-11", programs::rocksdb_11),
+        ("rocksdb-env", programs::env_tests),
         ("java", java::program),
+        ("speedb", speedb::calls),
+        ("speedb-kills", speedb::kills),
+        ("speedb-java", speedb::java),
         ("leveldb", leveldb::calls),
         ("leveldb-levels", leveldb::levels),
         ("leveldb-moves", leveldb::moves),
@@ -95,9 +101,13 @@ pub fn no_tools() -> Option<Outcome> {
 
 /// The shim in a process without RocksDB.
 fn children(rig: &Rig) -> Result<Outcome, String> {
+    rig.begin()?;
+    let shim = rig.folder.join("libthermocline_preload.so");
+    build::preloaded(&shim)?;
     let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", "ls / | wc -l"]).env("LD_PRELOAD", rig.shim());
+    shell.args(["-c", "ls / | wc -l"]).env("LD_PRELOAD", shim);
     let said = output_of(shell)?;
+    // A shim that cannot be loaded is a line of the loader before the number.
     match said.trim().parse::<u32>() {
         Ok(_) => Ok(Outcome::Passed("programs without RocksDB run beside the shim".to_owned())),
         Err(_) => Err(format!("a shell beside the shim said: {said}")),

@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+/// Eight, by a file system and by an environment.
+const ENV_TEST_CASES: usize = 16;
+
 /// Builds the program, in an empty folder.
 fn program(rig: &Rig, row: &Row) -> Result<PathBuf, String> {
     rig.begin()?;
@@ -78,6 +81,23 @@ fn copies_of(rig: &Rig, program: &Path) -> Result<String, String> {
     Ok(said.trim().trim_start_matches("host_test: ").to_owned())
 }
 
+/// Records that are read again come from parts of tables on the fast tier, also after a restart and
+/// where several are read at once.
+pub fn extents(rig: &Rig) -> Result<Outcome, String> {
+    if let Some(skipped) = no_tools() {
+        return Ok(skipped);
+    }
+    extents_of(rig, &program(rig, &ROCKSDB)?).map(Outcome::Passed)
+}
+
+fn extents_of(rig: &Rig, program: &Path) -> Result<String, String> {
+    let uri = format!("{}&placement=log_only&cache=extents", rig.uri_with("512MiB"));
+    let said = output_of(over(rig, &uri, program, "extents", &[]))?;
+    let said: Vec<&str> =
+        said.lines().filter_map(|line| line.strip_prefix("host_test: ")).collect();
+    Ok(said.join("; "))
+}
+
 /// The same program with the newest RocksDB.
 pub fn rocksdb_11(rig: &Rig) -> Result<Outcome, String> {
     if let Some(missing) = build::missing(&ROCKSDB_11) {
@@ -86,11 +106,43 @@ pub fn rocksdb_11(rig: &Rig) -> Result<Outcome, String> {
     let program = program(rig, &ROCKSDB_11)?;
     let mut said = Vec::new();
     // The last one leaves its records, which the killed writers find.
-    for part in [calls_of, copies_of, moves_of] {
+    for part in [calls_of, copies_of, extents_of, moves_of] {
         said.push(part(rig, &program)?);
     }
     said.push(kills_of(rig, &program, || Ok(()))?);
     Ok(Outcome::Passed(said.join("; ")))
+}
+
+/// RocksDB's own test of an environment over the tiers, by a file system and by an environment,
+/// with files that lie at home and with files that lie on the fast tier.
+pub fn env_tests(rig: &Rig) -> Result<Outcome, String> {
+    if let Some(missing) = build::missing(&ROCKSDB_11) {
+        return Ok(Outcome::Skipped(missing));
+    }
+    let mut said = Vec::new();
+    for program in crate::rivals::env_tests()? {
+        rig.begin()?;
+        let mut test = Command::new("timeout");
+        test.args(["--signal=KILL", "300"]).arg(&program).arg("--gtest_filter=CustomEnv/*");
+        test.env("LD_PRELOAD", rig.shim()).env("TEST_TMPDIR", &rig.folder);
+        test.env("TEST_FS_URI", rig.uri()).env("TEST_ENV_URI", format!("id={{{}}}", rig.uri()));
+        said.push(cases(&output_of(test)?, &program)?);
+        let left = left_on_fast_tier(rig)?;
+        if !left.is_empty() {
+            return Err(format!("{} left {left:?} on the fast tier", program.display()));
+        }
+    }
+    Ok(Outcome::Passed(said.join("; ")))
+}
+
+/// How many cases passed, out of what gtest printed; each is one of two URIs.
+fn cases(printed: &str, program: &Path) -> Result<String, String> {
+    let passed = printed.lines().filter(|line| line.starts_with("[       OK ]")).count();
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    match passed {
+        ENV_TEST_CASES => Ok(format!("{name}: {passed} cases")),
+        _ => Err(format!("{name}: {passed} of {ENV_TEST_CASES} cases passed")),
+    }
 }
 
 /// Files on the fast tier that are not its own.
