@@ -220,4 +220,8 @@ fn judged_rows_become_a_table_lines_a_file_and_pictures() {
     let plain = written(&plain, &rows, &found).unwrap();
     let begins = "plain directories, NOT the medium asked for: no root; the slow one behind";
     assert!(plain.table.starts_with(begins), "{}", plain.table);
+    let with_region = Paper { has_region: true, ..PAPER };
+    let sheet = Sheet { paper: &with_region, ..sheet };
+    let headed = written(&sheet, &rows, &found).unwrap().table;
+    assert!(headed.starts_with("persistent memory: EMULATED"), "{headed}");
 }
