@@ -1,8 +1,8 @@
 //! LevelDB 1.23, Debian's library, in one directory.
 //!
-//! It has no direct I/O and one background thread; its memory is two memtables (a quarter of what
-//! is given, an eighth each) and a block cache (the rest). Tables are mapped, so the page cache
-//! serves it beside its own.
+//! It has no direct I/O and one background thread; its memory is two memtables (an eighth of what
+//! is given each, or `write-buffer`) and a block cache (the rest). Tables are mapped, so the page
+//! cache serves it beside its own.
 
 use crate::foreign::leveldb::{Configuration, Database};
 use std::time::Duration;
@@ -19,9 +19,12 @@ const QUIET_LOOKS: u32 = 5;
 
 fn configuration(options: &OpenOptions) -> Outcome<Configuration> {
     let memory = options.memory.0 as usize;
+    let own = options.parsed::<ByteSize>("write-buffer")?;
+    let write_buffer = own.map_or(memory / 8, |size| size.0 as usize);
+    let cache = memory.checked_sub(2 * write_buffer).filter(|cache| *cache > 0);
     Ok(Configuration {
-        write_buffer: memory / 8,
-        cache: memory / 4 * 3,
+        write_buffer,
+        cache: cache.ok_or("two memtables of write-buffer take all of the memory")?,
         block: options.parsed("block-size")?.unwrap_or(ByteSize(4096)).0 as usize,
         sync: options.durability == Durability::Sync,
     })
@@ -41,7 +44,10 @@ impl EngineKind for LevelDb {
     }
 
     fn options(&self) -> &[(&str, &str)] {
-        &[("block-size", "bytes of a data block; default 4KiB")]
+        &[
+            ("block-size", "bytes of a data block; default 4KiB"),
+            ("write-buffer", "bytes of a memtable; default an eighth of the memory"),
+        ]
     }
 
     fn describe(&self, options: &OpenOptions) -> Outcome<Vec<(String, String)>> {

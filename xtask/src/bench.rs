@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// What `cargo xtask bench` knows, each with what it is.
-const SCENARIOS: [(&str, &str); 13] = [
+const SCENARIOS: [(&str, &str); 14] = [
     ("quick", "every engine that is there, no root, under 3 minutes"),
     ("tiers", "the comparison over two tiers on the rig, under 40 minutes; needs root"),
     ("single", "leveled against RocksDB on one fast device; needs root"),
@@ -26,6 +26,7 @@ const SCENARIOS: [(&str, &str); 13] = [
     ("spandb", "the figures of SpanDB's evaluation beside RocksDB; needs root: [--quick] [--help]"),
     ("keigo", "RocksDB over tiers beside RocksDB alone, by db_bench; needs root: [--row 7/a]"),
     ("mynvm", "the figures of MyNVM's evaluation: memory and a cache; needs root: [--help]"),
+    ("slmdb", "the figures of SLM-DB's evaluation beside LevelDB, emulated; needs root: [--help]"),
     ("memory", "the most memory that is resident, by what the store does: [--row leveled/scans]"),
     ("values", "bytes a second by the size of values, 4 KiB to 256 MiB"),
     ("commit", "slots at once against a log first, on one fast device; needs root"),

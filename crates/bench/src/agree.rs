@@ -150,6 +150,7 @@ fn harness(arguments: &AgreeArguments, workload: &str, round: u32) -> Run {
         rounds: 1,
         fast: Some(Space { path: arguments.dir.join(layout), capacity: None, device: None }),
         slow: None,
+        region: None,
         images: arguments.dir.join("images"),
         keep_images: true,
         baseline: None,

@@ -14,7 +14,7 @@ use crate::bound::bound;
 use crate::keys::{Keys, Order};
 use crate::measure::{Length, Meter, Runner, Subject, process, runner::Sum};
 use crate::results::{Measured, SlowDevice, Traffic};
-use crate::store::{Durability, EngineKind, Label, Layout, OpenOptions, TierSpace, find};
+use crate::store::{Durability, EngineKind, Label, Layout, OpenOptions, REGION, TierSpace, find};
 use crate::values::{Sizes, Values};
 use crate::versions::{Inserted, THREADS_MAX, Versions};
 use crate::workloads::{self, Fill, Plan, Start, Workload};
@@ -264,6 +264,7 @@ pub fn run(
     let subject = runner.into_subject()?;
     let live = records as f64 + subject.inserted.total() as f64;
     measured.engine_memory_bytes = subject.store.memory_bytes();
+    measured.index_bytes = subject.store.index_bytes();
     if cell.crashed && cell.purpose == Purpose::Load {
         // The process ends with it open.
         std::mem::forget(subject.store);
@@ -274,7 +275,7 @@ pub fn run(
     outcome?;
     closed?;
     let mut allocated = 0;
-    for tier in &cell.tiers {
+    for tier in cell.tiers.iter().filter(|tier| tier.name != REGION) {
         allocated += files::allocated_bytes(&tier.path)?;
     }
     measured.space_amplification =

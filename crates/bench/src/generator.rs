@@ -51,6 +51,7 @@ pub fn run(
         rounds: arguments.rounds,
         fast: Some(Space { path: place.join("fast"), capacity: None, device: None }),
         slow: None,
+        region: None,
         images: place.join("images"),
         keep_images: true,
         baseline: None,

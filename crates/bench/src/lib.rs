@@ -12,7 +12,7 @@
 //!   generator      what the harness costs               agree: it against RocksDB's own program
 //!   results        results.json; report: tables of it
 //!   scenarios      comparisons by name                     figures: those of the PrismDB paper
-//!   spandb, mynvm  those papers' figures as rows             rows: judged and shown
+//!   spandb, mynvm, slmdb  those papers' figures as rows      rows: judged and shown
 //!   value_sizes    bytes a second by the size of values    memory: what is resident, by strain
 //!   rig            two block devices and a memory limit, for any program
 //! ```
@@ -46,6 +46,7 @@ pub mod results;
 pub mod rig;
 pub mod rows;
 pub mod scenarios;
+pub mod slmdb;
 pub mod spandb;
 pub mod state;
 pub mod store;

@@ -21,7 +21,7 @@ use crate::cell::{Cell, MARK, Message, Prepared, Purpose};
 use crate::measure::{Meter, process};
 use crate::results::{Engine, Machine, Measured, Results, Row, Scenario, Skipped};
 use crate::state::{Image, Images, Shape, empty};
-use crate::store::{EngineKind, Layout, TierSpace};
+use crate::store::{EngineKind, Layout, REGION, REGION_SIZE, TierSpace};
 use crate::workloads::Start;
 use crate::{Failure, Outcome, files};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -131,6 +131,8 @@ pub struct Run {
     pub fast: Option<Space>,
     /// The slow directory.
     pub slow: Option<Space>,
+    /// Where regions of persistent memory lie; none: with the first tier.
+    pub region: Option<PathBuf>,
     /// Where loaded states are kept.
     pub images: PathBuf,
     /// Leave them there for the next run.
@@ -184,6 +186,11 @@ impl Run {
             Cell { engine: engine.to_owned(), workload: workload.to_owned(), ..self.cell.clone() };
         let first = cell.prepare(engines)?;
         cell.tiers = self.tiers(first.layout)?;
+        let region = first.options.parsed::<ByteSize>(REGION_SIZE)?.zip(self.region.as_ref());
+        if let Some((capacity, folder)) = region {
+            let path = folder.join(CELL_DIRECTORY);
+            cell.tiers.push(TierSpace { name: REGION.to_owned(), path, capacity });
+        }
         // What the process may use besides stays the same.
         let memory = first.options.memory;
         cell.memory_limit = self.cell.memory_limit.map(|limit| {
@@ -192,13 +199,19 @@ impl Run {
             beside.map_or(limit, |beside| ByteSize(memory.0 + beside))
         });
         cell.memory = memory;
+        if let Some((size, _)) = region.filter(|_| first.workload.start == Start::Empty) {
+            // The process makes the region, so its pages are in the limit, and never leave it. That
+            // of a loaded state is copied by this process.
+            cell.memory_limit = cell.memory_limit.map(|limit| ByteSize(limit.0 + size.0));
+        }
         let spaces = [("fast", &self.fast), ("slow", &self.slow)];
         let device = |tier: &TierSpace| {
             let space = spaces.iter().find(|(name, _)| *name == tier.name)?.1.as_ref()?;
             space.device.clone()
         };
         // Counters of some devices but not of all would be taken for those of the tiers.
-        let devices: Option<Vec<_>> = cell.tiers.iter().map(device).collect();
+        let tiers = cell.tiers.iter().filter(|tier| tier.name != REGION);
+        let devices: Option<Vec<_>> = tiers.map(device).collect();
         cell.devices = devices.unwrap_or_default();
         let prepared = cell.prepare(engines)?;
         prepared.kind.describe(&prepared.options)?;
@@ -280,7 +293,10 @@ impl Run {
         for tier in &cell.tiers {
             let holder = tier.path.parent().unwrap_or(Path::new("."));
             files::make(holder)?;
-            let limited = prepared.layout == Layout::Tiers && tier.name == "fast";
+            let limited = match tier.name.as_str() {
+                "fast" => prepared.layout == Layout::Tiers,
+                name => name == REGION,
+            };
             let needed = if limited { tier.capacity.min(needed) } else { needed };
             let free = files::free_space(holder)?;
             let reclaimed = ByteSize(files::allocated_bytes(&tier.path)?);
@@ -371,6 +387,9 @@ impl Run {
         stage.bar.finish_and_clear();
         for space in [&self.fast, &self.slow].into_iter().flatten() {
             files::remove(&space.path.join(CELL_DIRECTORY))?;
+        }
+        if let Some(region) = &self.region {
+            files::remove(&region.join(CELL_DIRECTORY))?;
         }
         if !self.keep_images {
             Images::new(&self.images).clear()?;

@@ -91,6 +91,7 @@ pub fn run(
         // A third, because logs take more of so small a tier than of a real one.
         fast: Some(space("fast", Some(ByteSize((data / 3).max(16 << 20))))),
         slow: Some(space("slow", None)),
+        region: None,
         images: place.join("images"),
         keep_images: false,
         baseline: None,

@@ -207,6 +207,10 @@ pub struct Measured {
     /// not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wake_ups: Option<u64>,
+    /// Bytes of persistent memory that the engine's index took at the end; none where it has no
+    /// such index.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index_bytes: Option<u64>,
     /// Look-ups that rightly found nothing.
     pub absent: u64,
     /// Values that were checked.

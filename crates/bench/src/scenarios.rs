@@ -445,6 +445,7 @@ fn described(
         rounds: arguments.rounds,
         fast: None,
         slow: None,
+        region: None,
         images: PathBuf::new(),
         keep_images: false,
         baseline,

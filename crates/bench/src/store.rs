@@ -286,6 +286,16 @@ pub trait Store: Send + Sync {
     /// Sets `key` to `value` with the durability of the options.
     fn put(&self, key: &[u8], value: &[u8]) -> Outcome<()>;
 
+    /// Sets `key` to `value` if there is such a key already, and says whether it did. An engine
+    /// that has no call for it looks the key up, into `found`, and sets it then.
+    fn put_if_present(&self, key: &[u8], value: &[u8], found: &mut Vec<u8>) -> Outcome<bool> {
+        if !self.get(key, found)? {
+            return Ok(false);
+        }
+        self.put(key, value)?;
+        Ok(true)
+    }
+
     /// Removes `key`, whether it is there or not, with the durability of the options.
     fn delete(&self, key: &[u8]) -> Outcome<()>;
 
@@ -322,6 +332,11 @@ pub trait Store: Send + Sync {
 
     /// Its cache of blocks between memory and the slow tier; none where it has none.
     fn second_level(&self) -> Option<SecondLevel> {
+        None
+    }
+
+    /// Bytes of persistent memory that its index takes; none where it has no such index.
+    fn index_bytes(&self) -> Option<u64> {
         None
     }
 
@@ -387,6 +402,12 @@ impl fmt::Display for Label {
         self.options.iter().try_for_each(|(name, value)| write!(f, "+{name}={value}"))
     }
 }
+
+/// Among the tiers, the directory of a region of persistent memory, which is none of them.
+pub const REGION: &str = "region";
+
+/// The option of a label that says how large its region is.
+pub const REGION_SIZE: &str = "persistent-memory";
 
 /// An option that every label may have: the engine's own memory, in place of the run's.
 pub const MEMORY: &str = "memory";

@@ -8,6 +8,7 @@ use crate::plan::{Run, Space};
 use crate::results::SlowDevice;
 use crate::rig::command::RigCommand;
 use crate::scenarios::{CommitArguments, ScenarioArguments};
+use crate::slmdb::SlmdbArguments;
 use crate::spandb::SpandbArguments;
 use crate::store::{Durability, TierSpace};
 use crate::value_sizes::ValuesArguments;
@@ -85,6 +86,9 @@ pub enum Task {
     /// The figures of MyNVM's evaluation: large memory, small memory, and that with a cache of
     /// blocks on the fast tier; needs root
     Mynvm(Box<MynvmArguments>),
+    /// The figures of SLM-DB's evaluation: an index in emulated persistent memory, beside LevelDB;
+    /// needs root
+    Slmdb(Box<SlmdbArguments>),
     /// Two block devices and a memory limit, for any program
     Rig {
         /// What to do with it
@@ -441,6 +445,7 @@ impl RunArguments {
             rounds: self.rounds,
             fast,
             slow,
+            region: None,
             images,
             keep_images: self.keep_images,
             baseline: self.baseline,

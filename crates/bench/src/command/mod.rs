@@ -8,7 +8,7 @@
 //!   memory   the most memory that is resident, by strain   (memory)
 //!   tiers, single, full, commit   comparisons on the rig      (scenarios)
 //!   prismdb  the paper's figures on the rig                   (figures)
-//!   spandb, mynvm   those papers' figures on the rig          (spandb, mynvm)
+//!   spandb, mynvm, slmdb  those papers' figures on the rig    (spandb, mynvm, slmdb)
 //!   rig      two block devices and a memory limit             (rig)
 //!   generator, agree      what the harness costs              (generator, agree)
 //!   list, bound, report
@@ -27,7 +27,7 @@ use crate::store::EngineKind;
 use crate::workloads::{self, Plan, SETS};
 use crate::{
     Failure, Outcome, agree, bound, cell, figures, generator, memory, mynvm, quick, rig, rows,
-    spandb, value_sizes,
+    slmdb, spandb, value_sizes,
 };
 use arguments::{Arguments, BoundArguments, ReportArguments, RunArguments, Task};
 use clap::Parser;
@@ -102,6 +102,11 @@ fn run(arguments: Arguments, engines: &[&dyn EngineKind]) -> Outcome<bool> {
         Task::Mynvm(arguments) => {
             let context = (engines, &*program()?, started_s());
             let shown = mynvm::run(&arguments, context, &mut complain)?;
+            show_rows(shown, arguments.rows.json).map(|()| true)
+        }
+        Task::Slmdb(arguments) => {
+            let context = (engines, &*program()?, started_s());
+            let shown = slmdb::run(&arguments, context, &mut complain)?;
             show_rows(shown, arguments.rows.json).map(|()| true)
         }
         Task::Rig { command } => rig::command::run(&command).map(|_| true),
@@ -247,7 +252,8 @@ fn list(engines: &[&dyn EngineKind]) -> Outcome<()> {
     }
     text.push_str(
         "\nWorkloads: NAME[/MODIFIER]..., modifiers uniform, zipf-ALPHA, zipf-ycsb, \
-                   hotspot-PERCENT, latest,\nvalue-SIZE, key-SIZE, threads-N, sync, buffered\n",
+                   hotspot-PERCENT, latest,\nvalue-SIZE, key-SIZE, threads-N, scan-N, if-present, \
+                   sync, buffered\n",
     );
     for workload in workloads::all() {
         let mix: Vec<_> =

@@ -8,14 +8,16 @@
 use super::hybrid::choose;
 use crate::Outcome;
 use crate::store::OpenOptions;
-use thermocline::{Experiments, MergeOrder};
+use std::path::Path;
+use thermocline::{Environment, Experiments, MergeOrder};
 
 /// Names and meanings.
-pub(super) const OPTIONS: [(&str, &str); 4] = [
+pub(super) const OPTIONS: [(&str, &str); 5] = [
     ("merge-order", "which sparse table is merged first: sparsest or oldest; default sparsest"),
     ("leaf-scan", "on or off: walks over the index find tables to merge; default on"),
     ("scan-merges", "on or off: scans find tables to merge; default on"),
     ("overlap", "on or off: the table that overlaps most is merged first; default on"),
+    ("rebuild-index", "on or off: an opening makes the index anew from the tables; default off"),
 ];
 
 /// Adds what the label varies to `experiments`.
@@ -26,4 +28,18 @@ pub(super) fn add(options: &OpenOptions, experiments: &mut Experiments) -> Outco
     choose(options, "leaf-scan", &switch, &mut experiments.leaf_scan)?;
     choose(options, "scan-merges", &switch, &mut experiments.scan_merges)?;
     choose(options, "overlap", &switch, &mut experiments.by_overlap)
+}
+
+/// Makes the index of the store at `home` anew, where the label says so and it is not being loaded.
+pub(super) fn rebuild(
+    options: &OpenOptions,
+    environment: &Environment,
+    home: &Path,
+) -> Outcome<()> {
+    let mut is_asked = false;
+    choose(options, "rebuild-index", &[("on", true), ("off", false)], &mut is_asked)?;
+    if is_asked && !options.loading {
+        environment.rebuild_index(home, None)?;
+    }
+    Ok(())
 }

@@ -9,8 +9,8 @@
 use super::{fast_cache, hybrid, indexed};
 use crate::Outcome;
 use crate::store::{
-    Change, Demotions, Durability, EngineKind, Flying, Needs, OpenOptions, SecondLevel, Store,
-    TierTraffic, Visitor,
+    Change, Demotions, Durability, EngineKind, Flying, Needs, OpenOptions, REGION, REGION_SIZE,
+    SecondLevel, Store, TierTraffic, Visitor,
 };
 use std::collections::VecDeque;
 use thermocline::{
@@ -109,7 +109,7 @@ impl Thermocline {
             None if options.direct => "direct",
             None => "posix",
         };
-        for space in &options.tiers {
+        for space in options.tiers.iter().filter(|space| space.name != REGION) {
             let own = if space.name == "slow" { options.option("slow-driver") } else { None };
             let driver = own.unwrap_or(driver);
             driver.parse::<thermocline_device::DriverSpec>()?;
@@ -150,11 +150,12 @@ impl Thermocline {
     }
 }
 
-/// The region of persistent memory, which lies beside the home.
+/// The region of persistent memory, in the directory that it has, or else beside the home.
 fn persistent_memory(options: &OpenOptions) -> Outcome<Option<PersistentMemory>> {
-    let size = options.parsed::<ByteSize>("persistent-memory")?;
+    let size = options.parsed::<ByteSize>(REGION_SIZE)?;
     let driver = options.option("persistent-memory-driver");
-    let Some((size, first)) = size.zip(options.tiers.first()) else { return Ok(None) };
+    let own = options.tiers.iter().find(|space| space.name == REGION);
+    let Some((size, first)) = size.zip(own.or(options.tiers.first())) else { return Ok(None) };
     let region = PersistentMemory::new(first.path.join("region"), size);
     Ok(Some(region.driver(driver.unwrap_or("mapped"))))
 }
@@ -245,7 +246,9 @@ impl EngineKind for Thermocline {
         let mut experiments = hybrid::experiments(options)?;
         indexed::add(options, &mut experiments)?;
         let environment = Environment { experiments, ..Environment::default() };
-        let db = environment.open_or_create(&first.path.join("home"), &settings)?;
+        let home = first.path.join("home");
+        indexed::rebuild(options, &environment, &home)?;
+        let db = environment.open_or_create(&home, &settings)?;
         let transactions =
             TransactionOptions { locking: locking(options)?, ..TransactionOptions::default() };
         Ok(Box::new(Open { db, transactions }))
@@ -327,6 +330,10 @@ impl Store for Open {
         Ok(self.db.put(key, value)?)
     }
 
+    fn put_if_present(&self, key: &[u8], value: &[u8], _: &mut Vec<u8>) -> Outcome<bool> {
+        Ok(self.db.put_if_present(key, value)?)
+    }
+
     fn delete(&self, key: &[u8]) -> Outcome<()> {
         Ok(self.db.delete(key)?)
     }
@@ -390,6 +397,10 @@ impl Store for Open {
             blocks: stats.blocks,
             memory_bytes: stats.memory_bytes,
         })
+    }
+
+    fn index_bytes(&self) -> Option<u64> {
+        Some(self.db.stats().index?.bytes)
     }
 
     fn memory_bytes(&self) -> Option<u64> {
@@ -501,6 +512,20 @@ mod tests {
         assert_eq!(experiments, expected);
         let told = INDEXED.describe(&options).unwrap();
         assert!(told.contains(&("experiment.leaf-scan".to_owned(), "off".to_owned())), "{told:?}");
+    }
+
+    #[test]
+    fn a_region_has_a_directory_of_its_own_where_there_is_one_and_is_no_tier() {
+        let mut options = options("thermocline-indexed@tiers+persistent-memory=64MiB").unwrap();
+        let region = |options: &OpenOptions| {
+            let settings = INDEXED.settings(options).unwrap();
+            assert_eq!(settings.tiers.len(), 2);
+            settings.persistent_memory.unwrap().path
+        };
+        assert_eq!(region(&options), std::path::Path::new("fast/region"));
+        let (name, capacity) = (REGION.to_owned(), ByteSize::mib(64));
+        options.tiers.push(TierSpace { name, path: "memory".into(), capacity });
+        assert_eq!(region(&options), std::path::Path::new("memory/region"));
     }
 
     #[test]

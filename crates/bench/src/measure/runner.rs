@@ -505,9 +505,18 @@ impl Worker {
         let version = subject.versions.begin(number, false);
         subject.values.make(number, version, operation.count as u32, &mut hands.value);
         let start = self.clock.now_ns();
-        subject.store.put(&hands.key, &hands.value)?;
+        let is_set = if subject.plan.workload().if_present {
+            subject.store.put_if_present(&hands.key, &hands.value, &mut hands.found)?
+        } else {
+            subject.store.put(&hands.key, &hands.value)?;
+            true
+        };
         let ended = self.clock.now_ns();
         subject.versions.end(number);
+        if !is_set && subject.store.keeps() {
+            let key = hex(&hands.key);
+            return Err(format!("record {number} was not there to be updated (key {key})").into());
+        }
         seen.user_written_bytes += (hands.key.len() + hands.value.len()) as u64;
         Ok((ended, ended - start))
     }

@@ -24,6 +24,8 @@ pub const PAPER: Paper = Paper {
         Figure { name: "cost", title: "What the cache costs where nothing comes back" },
     ],
     emulated: true,
+    profile: "gp3",
+    has_region: false,
 };
 
 /// The workload of most rows.

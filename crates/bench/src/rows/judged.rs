@@ -3,7 +3,7 @@
 //! Of several points on a side the one with the best median counts. The value is that of medians;
 //! its spread is that of the rounds' own values, because what slows a round slows both sides.
 
-use super::{Found, Goal, Measure, Missing, Point, Row, Value};
+use super::{Combined, Found, Goal, Measure, Missing, Point, Row, Value};
 use crate::results::Results;
 use crate::summary::Spread;
 use std::collections::BTreeMap;
@@ -109,6 +109,47 @@ fn best<G: Copy + Ord>(
     found.ok_or_else(|| "nothing to hold it against".to_owned())
 }
 
+/// What `row` comes to by all that was found.
+pub fn judge_in<G: Copy + Ord>(row: &Row<G>, found: &Found<G>, missing: &Missing<G>) -> Judged<G> {
+    if row.parts.is_empty() {
+        return judge(row, found.get(&row.group), missing);
+    }
+    let parts: Vec<_> = row.parts.iter().map(|part| judge_in(part, found, missing)).collect();
+    let value = match row.combined {
+        Combined::Mean => mean(&parts),
+        Combined::Sum => sum(&parts),
+    };
+    Judged { row: row.clone(), over: None, under: None, value }
+}
+
+/// The mean of the parts' medians, between those of their bounds.
+fn mean<G>(parts: &[Judged<G>]) -> Result<Spread, String> {
+    let values = parts.iter().map(|part| part.value.clone()).collect::<Result<Vec<_>, _>>()?;
+    let of = |of: fn(&Spread) -> f64| values.iter().map(of).sum::<f64>() / values.len() as f64;
+    let [median, min, max] = [of(|v| v.median), of(|v| v.min), of(|v| v.max)];
+    Ok(Spread { median, min, max })
+}
+
+/// The ratio of both sides' sums.
+fn sum<G>(parts: &[Judged<G>]) -> Result<Spread, String> {
+    let mut sums = [Spread { median: 0.0, min: 0.0, max: 0.0 }; 2];
+    for part in parts {
+        for (side, sum) in [&part.over, &part.under].into_iter().zip(&mut sums) {
+            let Some(side) = side else {
+                let reason = part.value.as_ref().err().cloned();
+                return Err(reason.unwrap_or_else(|| format!("{} has one side", part.row.name)));
+            };
+            sum.median += side.spread.median;
+            sum.min += side.spread.min;
+            sum.max += side.spread.max;
+        }
+    }
+    let [over, under] = sums;
+    let (median, min, max) =
+        (over.median / under.median, over.min / under.max, over.max / under.min);
+    Ok(Spread { median, min, max })
+}
+
 /// What `row` comes to by `results`, where points of `missing` did not run.
 pub fn judge<G: Copy + Ord>(
     row: &Row<G>,
@@ -123,6 +164,10 @@ pub fn judge<G: Copy + Ord>(
         (Ok((over, _)), None) => Ok(over.spread),
         (Ok(over), Some(Ok(under))) => Ok(ratio(row.value, over, under)),
     };
+    let value = value.map(|Spread { median, min, max }| {
+        let [median, min, max] = [median, min, max].map(|value| value * row.factor);
+        Spread { median, min, max }
+    });
     let under = under.and_then(|under| Some(under.ok()?.0));
     Judged { row: row.clone(), over: over.ok().map(|over| over.0), under, value }
 }
@@ -147,8 +192,7 @@ fn ratio(
 /// Points of `rows` with what was measured of them, for a picture, by unit.
 pub fn measured<G: Ord>(rows: &[&Judged<G>], found: &Found<G>) -> Vec<(&'static str, Vec<Side>)> {
     let mut all: Vec<(&'static str, Vec<Side>)> = Vec::new();
-    for judged in rows {
-        let row = &judged.row;
+    for row in rows.iter().flat_map(|judged| judged.row.leaves()) {
         let Some(results) = found.get(&row.group) else { continue };
         for point in row.points() {
             let values = rounds(results, point, row.measure);

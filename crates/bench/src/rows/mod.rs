@@ -9,7 +9,7 @@
 //!   judged   medians, ratios, verdicts          report   table, `ratio` lines, JSON, pictures
 //! ```
 //! A row names the points that it needs, so a run has each point once however many rows of however
-//! many figures need it. What the rows are is a scenario's (`spandb`, `mynvm`).
+//! many figures need it. What the rows are is a scenario's (`spandb`, `mynvm`, `slmdb`).
 //!
 //! Invariants:
 //! 1. Of several points over or under the line the best counts: a rival is shown at its best.
@@ -49,6 +49,11 @@ pub struct Paper {
     /// Without a rig the slow directory is behind our own driver that is as slow as the device, and
     /// engines that have none do not run; else the directories are what they are.
     pub emulated: bool,
+    /// What the slow device can do.
+    pub profile: &'static str,
+    /// Labels of ours have a region of persistent memory, which lies in memory, outside of the
+    /// limit of a process.
+    pub has_region: bool,
 }
 
 impl Paper {
@@ -180,6 +185,15 @@ pub enum Value {
     Itself,
 }
 
+/// How the value of a row follows from those of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Combined {
+    /// The mean of their values.
+    Mean,
+    /// The ratio of their sums: all over, divided by all under.
+    Sum,
+}
+
 /// A row; see the module's header. `G` is how its cells are run: what a scenario has a run for.
 #[derive(Clone, Debug)]
 pub struct Row<G> {
@@ -199,6 +213,12 @@ pub struct Row<G> {
     pub value: Value,
     /// What it should come to.
     pub goal: Goal,
+    /// The value is multiplied by this: what a figure is for each record, for example.
+    pub factor: f64,
+    /// Rows that its value follows from; none: it has points of its own.
+    pub parts: Vec<Self>,
+    /// How it does.
+    pub combined: Combined,
 }
 
 impl<G> Row<G> {
@@ -214,8 +234,31 @@ impl<G> Row<G> {
         // A scenario writes its names itself, and its tests look at each.
         let unknown = Figure { name: "", title: "" };
         let figure = paper.figures.iter().find(begins).copied().unwrap_or(unknown);
-        let (value, goal) = (Value::Ratio, Goal::None);
-        Self { figure, name: name.to_owned(), group, over, under, measure: THROUGHPUT, value, goal }
+        Self {
+            figure,
+            name: name.to_owned(),
+            group,
+            over,
+            under,
+            measure: THROUGHPUT,
+            value: Value::Ratio,
+            goal: Goal::None,
+            factor: 1.0,
+            parts: Vec::new(),
+            combined: Combined::Mean,
+        }
+    }
+
+    /// A row that follows from `parts`, which run with it, whether they are shown or not. None
+    /// where there are none.
+    pub fn of_rows(paper: &Paper, name: &str, combined: Combined, parts: Vec<Self>) -> Option<Self>
+    where
+        G: Copy,
+    {
+        let first = parts.first()?;
+        let (group, measure) = (first.group, first.measure);
+        let row = Self::in_paper(paper, group, name, Vec::new(), Vec::new()).of(measure);
+        Some(Self { value: Value::Itself, combined, parts, ..row })
     }
 
     /// This measure.
@@ -235,12 +278,29 @@ impl<G> Row<G> {
 
     /// All its points.
     pub fn points(&self) -> impl Iterator<Item = &Point> {
-        self.over.iter().chain(&self.under)
+        self.leaves().into_iter().flat_map(|row| row.over.iter().chain(&row.under))
+    }
+
+    /// It, or the rows that it follows from: those with points.
+    pub fn leaves(&self) -> Vec<&Self> {
+        if self.parts.is_empty() {
+            return vec![self];
+        }
+        self.parts.iter().flat_map(Self::leaves).collect()
+    }
+
+    /// The same, to be changed.
+    pub fn leaves_mut(&mut self) -> Vec<&mut Self> {
+        if self.parts.is_empty() {
+            return vec![self];
+        }
+        self.parts.iter_mut().flat_map(Self::leaves_mut).collect()
     }
 
     /// All its points, to be changed.
     pub fn points_mut(&mut self) -> impl Iterator<Item = &mut Point> {
-        self.over.iter_mut().chain(&mut self.under)
+        let leaves = self.leaves_mut().into_iter();
+        leaves.flat_map(|row| row.over.iter_mut().chain(&mut row.under))
     }
 }
 

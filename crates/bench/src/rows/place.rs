@@ -10,14 +10,13 @@ use crate::rig::{Rig, command::possible};
 use crate::{Outcome, files};
 use std::path::{Path, PathBuf};
 
-/// What the slow device can do.
-pub(super) const PROFILE: &str = "gp3";
-
 /// See the module.
 pub(super) struct Place {
     pub fast: Space,
     pub slow: Space,
     pub images: PathBuf,
+    /// Where regions of persistent memory lie, where the paper has some; removed at the end.
+    pub region: Option<PathBuf>,
     pub launcher: Box<dyn Launcher>,
     /// Why there is no rig.
     pub no_rig: Option<String>,
@@ -39,10 +38,11 @@ impl Place {
             disk: arguments.disk.clone(),
             fast,
             slow,
-            profile: Profile::find(PROFILE)?,
+            profile: Profile::find(paper.profile)?,
             medium: arguments.medium,
         };
         let capacity = Some(capacity);
+        let region = if paper.has_region { Some(region(paper, arguments)?) } else { None };
         if let Err(reason) = possible(&design) {
             let (holder, prefix) = (plain_holder(arguments), prefix(paper));
             sweep(holder, &prefix)?;
@@ -60,6 +60,7 @@ impl Place {
                 fast: space("fast", capacity),
                 slow: space("slow", Some(fast.max(slow))),
                 images: folder.join("images"),
+                region,
                 launcher: Box::new(InFront::default()),
                 no_rig: Some(reason.to_string()),
                 plain: Some(folder),
@@ -71,6 +72,7 @@ impl Place {
             fast: Space { path: rig.fast(), capacity, device: Some(fast_device) },
             slow: Space { path: rig.slow(), capacity: Some(slow), device: Some(slow_device) },
             images: rig.design().folder().join("images"),
+            region,
             launcher: Box::new(InRig::new(rig, arguments.nice)),
             no_rig: None,
             plain: None,
@@ -86,6 +88,7 @@ impl Place {
             fast: space("fast"),
             slow: space("slow"),
             images: folder.join("images"),
+            region: None,
             launcher: Box::new(InFront::default()),
             no_rig: Some("a test".to_owned()),
             plain: None,
@@ -96,6 +99,7 @@ impl Place {
     pub fn taken_down(self) -> Outcome<()> {
         // A rig goes with its launcher.
         drop(self.launcher);
+        self.region.map_or(Ok(()), |folder| files::remove(&folder))?;
         self.plain.map_or(Ok(()), |folder| files::remove(&folder))
     }
 }
@@ -105,9 +109,22 @@ fn prefix(paper: &Paper) -> String {
     format!("thermocline-{}-", paper.word)
 }
 
+/// Where regions of persistent memory lie: in memory, where there is a place for files in it.
+fn region(paper: &Paper, arguments: &RowArguments) -> Outcome<PathBuf> {
+    let shared = Path::new(SHARED_MEMORY);
+    let in_memory = files::free_space(shared).is_ok();
+    let holder = if in_memory { shared } else { &arguments.disk };
+    let prefix = prefix(paper) + "region-";
+    sweep(holder, &prefix)?;
+    Ok(holder.join(format!("{prefix}{}", std::process::id())))
+}
+
+/// Files that are memory.
+const SHARED_MEMORY: &str = "/dev/shm";
+
 /// Where plain directories are made.
 fn plain_holder(arguments: &RowArguments) -> &Path {
-    let shared = Path::new("/dev/shm");
+    let shared = Path::new(SHARED_MEMORY);
     let in_memory = arguments.medium != Medium::Disk && files::free_space(shared).is_ok();
     if in_memory { shared } else { &arguments.disk }
 }

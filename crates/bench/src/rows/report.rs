@@ -122,6 +122,13 @@ pub fn written<G: Ord>(
 
 /// What the rows were measured on.
 fn heading(sheet: &Sheet<'_>) -> String {
+    if sheet.paper.has_region {
+        let place = match sheet.no_rig {
+            Some(reason) => format!("plain directories: {reason}"),
+            None => format!("slow device with profile {}", sheet.paper.profile),
+        };
+        return format!("persistent memory: EMULATED by a file in memory; tables: {place}\n");
+    }
     let Some(reason) = sheet.no_rig else {
         return format!("fast device: {}\n", sheet.medium.about());
     };

@@ -1,7 +1,7 @@
 //! A run for each group of rows, engines in turns, and what all of it came to.
 
-use super::judged::{Judged, judge};
-use super::place::{PROFILE, Place};
+use super::judged::{Judged, judge_in};
+use super::place::Place;
 use super::report::{self, Sheet};
 use super::{Found, Missing, Outcomes, Paper, ROCKSDB, Row, RowArguments, is_ours};
 use crate::Outcome;
@@ -44,11 +44,12 @@ pub fn run<G: Copy + Ord + Debug>(
     let place = Place::new(paper, arguments, devices, say)?;
     let (mut found, mut missing) = (BTreeMap::new(), BTreeMap::new());
     if let Some(reason) = place.no_rig.as_ref().filter(|_| paper.emulated) {
-        emulated(&mut rows, reason, &mut missing);
+        emulated(paper, &mut rows, reason, &mut missing);
     }
-    let groups: BTreeSet<G> = rows.iter().map(|row| row.group).collect();
+    let leaves: Vec<&Row<G>> = rows.iter().flat_map(Row::leaves).collect();
+    let groups: BTreeSet<G> = leaves.iter().map(|row| row.group).collect();
     for group in groups {
-        let own: Vec<&Row<G>> = rows.iter().filter(|row| row.group == group).collect();
+        let own: Vec<_> = leaves.iter().copied().filter(|row| row.group == group).collect();
         let made = match cell(group, &found) {
             Ok(cell) => described(paper, arguments, group, cell, rounds, &place),
             Err(reason) => {
@@ -66,8 +67,7 @@ pub fn run<G: Copy + Ord + Debug>(
     }
     let no_rig = place.no_rig.clone();
     place.taken_down()?;
-    let mut judged: Vec<_> =
-        rows.iter().map(|row| judge(row, found.get(&row.group), &missing)).collect();
+    let mut judged: Vec<_> = rows.iter().map(|row| judge_in(row, &found, &missing)).collect();
     if no_rig.is_some() {
         judged.iter_mut().for_each(Judged::name_plain);
     }
@@ -81,13 +81,18 @@ pub fn run<G: Copy + Ord + Debug>(
 }
 
 /// Our labels get a slow tier that is as slow as the device; others have no such driver.
-fn emulated<G: Copy + Ord>(rows: &mut [Row<G>], reason: &str, missing: &mut Missing<G>) {
-    for row in rows {
+fn emulated<G: Copy + Ord>(
+    paper: &Paper,
+    rows: &mut [Row<G>],
+    reason: &str,
+    missing: &mut Missing<G>,
+) {
+    for row in rows.iter_mut().flat_map(Row::leaves_mut) {
         let group = row.group;
         for point in row.points_mut() {
             if is_ours(&point.engine) {
-                point.engine =
-                    super::with(&point.engine, &format!("slow-driver=emulated-{PROFILE}"));
+                let driver = format!("slow-driver=emulated-{}", paper.profile);
+                point.engine = super::with(&point.engine, &driver);
             } else {
                 let reason = format!("no slow device for it: {reason}");
                 missing.insert((group, point.clone()), reason);
@@ -121,6 +126,7 @@ fn described<G: Debug>(
         rounds,
         fast: Some(place.fast.clone()),
         slow: Some(place.slow.clone()),
+        region: place.region.clone(),
         images: place.images.clone(),
         keep_images: false,
         baseline: None,
@@ -217,7 +223,7 @@ mod tests {
     fn without_a_slow_device_ours_is_emulated_and_others_say_why_they_do_not_run() {
         let mut rows = [row("a/one", "thermocline-leveled@slow", "rocksdb@tiers")];
         let mut missing = BTreeMap::new();
-        emulated(&mut rows, "no root", &mut missing);
+        emulated(&PAPER, &mut rows, "no root", &mut missing);
         assert_eq!(rows[0].over[0].engine, "thermocline-leveled@slow+slow-driver=emulated-gp3");
         let reason = &missing[&(0, rows[0].under[0].clone())];
         assert!(reason.ends_with("no root"), "{reason}");

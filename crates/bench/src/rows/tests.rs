@@ -1,6 +1,6 @@
 //! Runs of made-up engines, judged and shown.
 
-use super::judged::{Judged, Verdict, judge};
+use super::judged::{Judged, Verdict, judge, judge_in};
 use super::report::{Sheet, written};
 use super::*;
 use crate::results::{Latency, Machine, Row as Measurement, Scenario};
@@ -23,6 +23,8 @@ pub(crate) const PAPER: Paper = Paper {
     title: "Made-up",
     figures: &[Figure { name: "a", title: "First" }, Figure { name: "b", title: "Second" }],
     emulated: true,
+    profile: "gp3",
+    has_region: false,
 };
 
 /// One point over another, on one workload.
@@ -122,6 +124,41 @@ fn costs_are_best_where_they_are_least_and_times_turn_into_speeds() {
 }
 
 #[test]
+fn a_row_can_follow_from_others_by_their_mean_or_by_their_sums() {
+    let first = row("a/x", "fast", "slow");
+    let second = Row { group: 1, ..row("a/y", "fast", "slow") };
+    let of = |fast: f64, slow: f64| {
+        measured(&first, move |point, _| Some(if point.engine == "fast" { fast } else { slow }))
+    };
+    // Ratios 4 and 1; sums 44 and 14.
+    let found = BTreeMap::from([(0, of(40.0, 10.0)), (1, of(4.0, 4.0))]);
+    let both = |combined| {
+        let parts = vec![first.clone(), second.clone()];
+        let row = Row::of_rows(&PAPER, "a/both", combined, parts).unwrap().at_least(2.0, 3.0);
+        assert_eq!((row.points().count(), row.leaves().len()), (4, 2));
+        row
+    };
+    let mean = judge_in(&both(Combined::Mean), &found, &BTreeMap::new());
+    assert_eq!((mean.value.as_ref().unwrap().median, mean.verdict()), (2.5, Verdict::Reached));
+    let sum = judge_in(&both(Combined::Sum), &found, &BTreeMap::new());
+    assert_eq!(sum.value.as_ref().unwrap().median, 44.0 / 14.0);
+    let missing = BTreeMap::from([((1, second.under[0].clone()), "not there".to_owned())]);
+    for combined in [Combined::Mean, Combined::Sum] {
+        let judged = judge_in(&both(combined), &found, &missing);
+        assert!(judged.value.unwrap_err().contains("not there"), "{combined:?}");
+    }
+    assert!(Row::<u32>::of_rows(&PAPER, "a/none", Combined::Mean, Vec::new()).is_none());
+}
+
+#[test]
+fn a_value_can_be_what_a_figure_is_for_each_record() {
+    let row = Row { factor: 0.5, ..row("a/x", "ours", "theirs") };
+    let measured = measured(&row, |point, _| Some(if point.engine == "ours" { 8.0 } else { 2.0 }));
+    let value = judge(&row, Some(&measured), &BTreeMap::new()).value.unwrap();
+    assert_eq!((value.median, value.min, value.max), (2.0, 2.0, 2.0));
+}
+
+#[test]
 fn what_failed_or_is_not_there_says_why_and_has_no_ratio() {
     let row = row("a/x", "ours", ROCKSDB);
     let broken = measured(&row, |point, _| (point.engine == ROCKSDB).then_some(1.0));
@@ -183,4 +220,8 @@ fn judged_rows_become_a_table_lines_a_file_and_pictures() {
     let plain = written(&plain, &rows, &found).unwrap();
     let begins = "plain directories, NOT the medium asked for: no root; the slow one behind";
     assert!(plain.table.starts_with(begins), "{}", plain.table);
+    let with_region = Paper { has_region: true, ..PAPER };
+    let sheet = Sheet { paper: &with_region, ..sheet };
+    let headed = written(&sheet, &rows, &found).unwrap().table;
+    assert!(headed.starts_with("persistent memory: EMULATED"), "{headed}");
 }

@@ -37,6 +37,8 @@ pub const PAPER: Paper = Paper {
         Figure { name: "recovery", title: "Opening after a crash" },
     ],
     emulated: false,
+    profile: "gp3",
+    has_region: false,
 };
 
 /// What a cell of a row is run as.

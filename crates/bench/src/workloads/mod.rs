@@ -186,9 +186,14 @@ pub struct Workload {
     pub flying: Option<usize>,
     /// Each change of records is a transaction.
     pub transactions: bool,
+    /// An update writes a record only if it is there.
+    pub if_present: bool,
     /// Operations of a file instead of the mix.
     pub trace: Option<Arc<trace::Trace>>,
 }
+
+/// Records that a scan may be told to read.
+const SCAN_MAX: u32 = 1_000_000;
 
 /// Writes that a thread may have under way.
 const FLYING_MAX: usize = 1024;
@@ -227,6 +232,7 @@ impl Workload {
             threads: None,
             flying: None,
             transactions: false,
+            if_present: false,
             trace: None,
         }
     }
@@ -295,6 +301,12 @@ impl Workload {
                 let range = || format!("'{modifier}' is not async-N, N from 1 to {FLYING_MAX}");
                 self.flying = Some(flying.ok_or_else(range)?);
             }
+            Some(("scan", text)) => {
+                let count = text.parse().ok().filter(|count| (1..=SCAN_MAX).contains(count));
+                let range = || format!("'{modifier}' is not scan-N, N from 1 to {SCAN_MAX}");
+                self.scan = ScanLength::Fixed(count.ok_or_else(range)?);
+            }
+            _ if modifier == "if-present" => self.if_present = true,
             _ if modifier == "transactions" => self.transactions = true,
             _ if modifier == "sync" => self.durability = Some(Durability::Sync),
             _ if modifier == "buffered" => self.durability = Some(Durability::Buffered),
@@ -305,7 +317,7 @@ impl Workload {
                 let distribution = modifier.parse().map_err(|error| {
                     format!(
                         "{error}; other modifiers are value-SIZE, key-SIZE, threads-N, async-N, \
-                         transactions, sync and buffered"
+                         scan-N, if-present, transactions, sync and buffered"
                     )
                 })?;
                 self.phases = vec![Phase::new(distribution)];
@@ -408,6 +420,8 @@ mod tests {
         assert_eq!(parse("ycsb-a/threads-4").unwrap().threads, Some(4));
         assert_eq!(parse("overwrite/async-64").unwrap().flying, Some(64));
         assert!(parse("linkbench/transactions").unwrap().transactions);
+        assert!(parse("ycsb-a/if-present").unwrap().if_present);
+        assert_eq!(parse("seekrandom/scan-50").unwrap().scan, ScanLength::Fixed(50));
         assert_eq!(parse_list("ycsb,fillseq").unwrap().len(), 7);
         for (wrong, reason) in [
             ("ycsb-g", "there are load, ycsb-a"),
@@ -416,6 +430,7 @@ mod tests {
             ("ycsb-a/key-4", "out of range"),
             ("ycsb-a/threads-all", "is not threads-N"),
             ("ycsb-a/async-0", "is not async-N"),
+            ("seekrandom/scan-0", "is not scan-N"),
             ("fillseq/uniform", "takes no distribution"),
             ("trace:/nowhere/t.csv", "nowhere"),
         ] {
