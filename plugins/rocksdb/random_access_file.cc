@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "../tiers/charge.h"
 #include "../tiers/extents.h"
 #include "places.h"
 
@@ -80,6 +81,7 @@ bool TieredRandomAccessFile::ReadExtents(uint64_t offset, size_t n, const IOOpti
   const size_t alignment = now->use_direct_io() ? GetRequiredBufferAlignment() : 1;
   const auto read = [&](uint64_t at, size_t len, char* to, const char** got, size_t* got_len) {
     Slice bytes;
+    const Charge charge(file_.get(), THERMOCLINE_USE_READ, at, len);
     const IOStatus status = now->Read(at, len, options, &bytes, to, dbg);
     *got = bytes.data();
     *got_len = bytes.size();
@@ -96,6 +98,7 @@ IOStatus TieredRandomAccessFile::Read(uint64_t offset, size_t n, const IOOptions
   thermocline_file_was_read(file_.get());
   const auto now = Now();
   if (ReadExtents(offset, n, options, result, scratch, dbg)) return IOStatus::OK();
+  const Charge charge(file_.get(), THERMOCLINE_USE_READ, offset, n);
   return now->Read(offset, n, options, result, scratch, dbg);
 }
 
@@ -112,6 +115,9 @@ IOStatus TieredRandomAccessFile::MultiRead(FSReadRequest* requests, size_t count
     one->status = IOStatus::OK();
   }
   if (others.empty()) return IOStatus::OK();
+  size_t len = 0;
+  for (const FSReadRequest* one : others) len += one->len;
+  const Charge charge(file_.get(), THERMOCLINE_USE_READ, others.front()->offset, len);
   if (others.size() == count) return now->MultiRead(requests, count, options, dbg);
   std::vector<FSReadRequest> rest(others.size());
   for (size_t i = 0; i < rest.size(); ++i) rest[i] = std::move(*others[i]);

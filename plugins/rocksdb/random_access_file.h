@@ -6,7 +6,7 @@
 // 2. Where the new place cannot be opened (too many open files), reads go on with the old file, and
 //    the next one tries again.
 // 3. A file that is mapped stays mapped: the host keeps pointers into it. No extents are used then.
-// 4. Asynchronous reads and prefetches pass extents by.
+// 4. Asynchronous reads and prefetches pass extents by, and take no time of an emulated device.
 //
 // Threads: any, as the host's.
 #pragma once

@@ -2,6 +2,7 @@
 
 use crate::cell::{Cell, Purpose, SILENCE_S};
 use crate::figures::FigureArguments;
+use crate::keigo::KeigoArguments;
 use crate::mynvm::MynvmArguments;
 use crate::plan::{Run, Space};
 use crate::results::SlowDevice;
@@ -81,6 +82,9 @@ pub enum Task {
     /// The figures of MyNVM's evaluation: large memory, small memory, and that with a cache of
     /// blocks on the fast tier; needs root
     Mynvm(Box<MynvmArguments>),
+    /// The figures of Keigo's evaluation: RocksDB and LevelDB over tiers by our plugin, beside
+    /// themselves on one device; needs root
+    Keigo(Box<KeigoArguments>),
     /// Two block devices and a memory limit, for any program
     Rig {
         /// What to do with it

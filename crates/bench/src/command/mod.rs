@@ -7,7 +7,7 @@
 //!   values   bytes a second by the size of values          (value_sizes)
 //!   tiers, single, full, commit   comparisons on the rig      (scenarios)
 //!   prismdb  the paper's figures on the rig                   (figures)
-//!   spandb, mynvm   those papers' figures on the rig          (spandb, mynvm)
+//!   spandb, mynvm, keigo   those papers' figures on the rig   (spandb, mynvm, keigo)
 //!   rig      two block devices and a memory limit             (rig)
 //!   generator, agree      what the harness costs              (generator, agree)
 //!   list, bound, report
@@ -25,8 +25,8 @@ use crate::scenarios::{self, Scenario, ScenarioArguments};
 use crate::store::EngineKind;
 use crate::workloads::{self, Plan, SETS};
 use crate::{
-    Failure, Outcome, agree, bound, cell, figures, generator, mynvm, quick, rig, rows, spandb,
-    value_sizes,
+    Failure, Outcome, agree, bound, cell, figures, generator, keigo, mynvm, quick, rig, rows,
+    spandb, value_sizes,
 };
 use arguments::{Arguments, BoundArguments, ReportArguments, RunArguments, Task};
 use clap::Parser;
@@ -100,6 +100,11 @@ fn run(arguments: Arguments, engines: &[&dyn EngineKind]) -> Outcome<bool> {
         Task::Mynvm(arguments) => {
             let context = (engines, &*program()?, started_s());
             let shown = mynvm::run(&arguments, context, &mut complain)?;
+            show_rows(shown, arguments.rows.json).map(|()| true)
+        }
+        Task::Keigo(arguments) => {
+            let context = (engines, &*program()?, started_s());
+            let shown = keigo::run(&arguments, context, &mut complain)?;
             show_rows(shown, arguments.rows.json).map(|()| true)
         }
         Task::Rig { command } => rig::command::run(&command).map(|_| true),
