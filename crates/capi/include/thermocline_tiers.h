@@ -134,7 +134,8 @@ extern "C" {
 // `hit_percent=90`, the share of reads that is enough for `files`; `profile=online` (default),
 // which learns what devices can do from the host's traffic, or `fixed`; `cache_extent=8KiB`, a
 // power of two up to 1 MiB, and
-// `cache_size=4GiB`, what extents may take at most. In values `%XX` stands for a byte.
+// `cache_size=4GiB`, what extents may take at most. For experiments `emulated=tlc-nvme` behind a
+// tier makes it as slow as that device. In values `%XX` stands for a byte.
 // `thermocline:///etc/app.toml` reads the same from a file.
 //
 // THERMOCLINE_INVALID names the part of the URI that is wrong.
@@ -289,7 +290,10 @@ void thermocline_file_fill(const thermocline_file *file,
 // The host does it, then calls `thermocline_file_wait` with that time.
 //
 // `file` must not be NULL. `of` is one of THERMOCLINE_USE_*; any other is a sync.
-uint64_t thermocline_file_book(const thermocline_file *file, int32_t of, uint64_t offset, size_t len);
+uint64_t thermocline_file_book(const thermocline_file *file,
+                               int32_t of,
+                               uint64_t offset,
+                               size_t len);
 
 // Waits for a time that `thermocline_file_book` told. `file` must not be NULL.
 void thermocline_file_wait(const thermocline_file *file, uint64_t due);

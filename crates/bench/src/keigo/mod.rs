@@ -29,6 +29,9 @@ use crate::rows::{
 use rows::{Group, PAPER, Row};
 use thermocline_foundation::ByteSize;
 
+/// As many as make the fast tier larger than the 64 MiB that the plugin expects of a host's first
+/// files.
+const RECORDS: u64 = 400_000;
 /// Bytes of a record with its key.
 const RECORD_BYTES: u64 = 1024;
 /// What a process may use besides what its engine is told, where reads pass the page cache by.
@@ -56,7 +59,7 @@ Examples:
   thermocline-bench keigo --figure 7 --baseline best
   thermocline-bench keigo --figure level,restart --json > rows.json
 
-There is 1 round of 200k records, 3 seconds to warm up and 4 measured; with --quick 1 and 2 seconds.
+There is 1 round of 400k records, 3 seconds to warm up and 4 measured; with --quick 1 and 2 seconds.
 Each row ends in a line `ratio ROW VALUE`. A row that is missed is no failure of the run.")]
 pub struct KeigoArguments {
     /// Figures: 1, 2, 3, 4, 7, 8, 9, 10, 11, 12, 14, 15, online, cost, level, cache, extents,
@@ -95,7 +98,7 @@ impl Sizes {
         let (lengths, quick) = (&arguments.rows, arguments.rows.quick);
         Self {
             rounds: lengths.rounds.unwrap_or(1),
-            records: lengths.records.unwrap_or(200_000),
+            records: lengths.records.unwrap_or(RECORDS),
             seconds: lengths.seconds.unwrap_or(if quick { 2.0 } else { 4.0 }),
             warm_up_seconds: arguments.warm_up_seconds.unwrap_or(if quick { 1.0 } else { 3.0 }),
             fast_percent: arguments.fast_percent,

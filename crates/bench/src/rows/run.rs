@@ -32,6 +32,7 @@ pub type Context<'a> = (&'a [&'a dyn EngineKind], &'a Path, u64);
 pub type MakeCell<'a, G> = dyn Fn(G, &Found<G>) -> Result<Cell, String> + 'a;
 
 /// Where a row that no cell measures is measured.
+#[allow(missing_debug_implementations, reason = "a launcher has none")]
 pub struct Stand<'a> {
     /// The fast directory.
     pub fast: &'a Path,
@@ -47,6 +48,7 @@ pub struct Stand<'a> {
 pub type Drill<'a, G> = dyn Fn(&Row<G>, &Stand<'_>) -> Outcome<f64> + 'a;
 
 /// How rows are measured.
+#[allow(missing_debug_implementations, reason = "functions have none")]
 pub struct Ways<'a, G> {
     /// Those with points.
     pub cell: &'a MakeCell<'a, G>,
