@@ -1,4 +1,5 @@
-//! Hosts over tiers by our plugin (`files=thermocline`): what their labels say, as the plugin's URI.
+//! Hosts over tiers by our plugin (`files=thermocline`): what their labels say, as the plugin's
+//! URI.
 //!
 //! ```text
 //! @tiers   FAST/app   logs, upper levels, copies    SLOW/db   everything else, and all names

@@ -1,10 +1,10 @@
 //! Directories of the benchmark itself: copied, removed, measured.
 //!
 //! Stores under test bring their own files, written in any way, so nothing but the file system's
-//! own view is used: plain copies that keep holes, and links as they are. A copy shares blocks with its source where the
-//! file system can (a reflink), never names: stores change files in place, and a hard link would
-//! carry that back into the source. Copies are synced and dropped from the page cache, so that what
-//! is measured afterwards does not pay for them or profit from them.
+//! own view is used: plain copies that keep holes, and links as they are. A copy shares blocks with
+//! its source where the file system can (a reflink), never names: stores change files in place, and
+//! a hard link would carry that back into the source. Copies are synced and dropped from the page
+//! cache, so that what is measured afterwards does not pay for them or profit from them.
 //!
 //! Threads: any; two must not write below one directory.
 

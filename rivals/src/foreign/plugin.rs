@@ -1,7 +1,7 @@
 //! The plugins that put RocksDB and LevelDB over tiers, loaded when a label asks for them.
 //!
-//! `cargo xtask plugins` builds them, and the environment variable [`FOLDER`] says where they lie. A
-//! plugin stays loaded until the process ends: environments and their threads have code of it.
+//! `cargo xtask plugins` builds them, and the environment variable [`FOLDER`] says where they lie.
+//! A plugin stays loaded until the process ends: environments and their threads have code of it.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::PathBuf;

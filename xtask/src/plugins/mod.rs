@@ -123,8 +123,9 @@ fn folder() -> PathBuf {
     build::target().join("plugins")
 }
 
-/// Builds those of the hosts that the benchmark has; what programs that load plugins themselves have to find in their environment: the
-/// folder, and the shim, without which threads of a compaction do not know its level.
+/// Builds those of the hosts that the benchmark has; what programs that load plugins themselves
+/// have to find in their environment: the folder, and the shim, without which threads of a
+/// compaction do not know its level.
 pub fn for_programs() -> Vec<(&'static str, PathBuf)> {
     let folder = folder();
     if !rows_built(&[ROCKSDB_11, LEVELDB]) {

@@ -12,8 +12,8 @@
 //! The plugin is loaded by the program that has the rivals; `cargo xtask bench keigo` builds both.
 //!
 //! Invariants:
-//! 1. Both sides of a row have the same options of the host, memory and warm-up, and differ in where
-//!    files lie alone.
+//! 1. Both sides of a row have the same options of the host, memory and warm-up, and differ in
+//!    where files lie alone.
 //! 2. Sizes follow from the number of records, never from the engine.
 
 mod drills;

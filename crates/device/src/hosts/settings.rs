@@ -174,8 +174,8 @@ impl HostSettings {
                 "cache_extent" => settings.cache_extent = size(key, &value)?,
                 "cache_size" => settings.cache_size = Some(size(key, &value)?),
                 _ => {
-                    let known = "there are tier, emulated, placement, move_threads, cache, hit_percent, \
-                                 profile, cache_extent and cache_size";
+                    let known = "there are tier, emulated, placement, move_threads, cache, \
+                                 hit_percent, profile, cache_extent and cache_size";
                     return Err(invalid(format!("there is no setting '{key}'; {known}")));
                 }
             }
