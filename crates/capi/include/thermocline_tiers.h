@@ -289,7 +289,7 @@ void thermocline_file_fill(const thermocline_file *file,
 // with what the host is about to do, of `len` bytes at `offset`; 0 where the device is a real one.
 // The host does it, then calls `thermocline_file_wait` with that time.
 //
-// `file` must not be NULL. `of` is one of THERMOCLINE_USE_*; any other is a sync.
+// `file` must not be NULL. `of` is one of THERMOCLINE_USE_*; for any other it is 0.
 uint64_t thermocline_file_book(const thermocline_file *file,
                                int32_t of,
                                uint64_t offset,

@@ -289,7 +289,7 @@ pub const THERMOCLINE_USE_SYNC: i32 = 2;
 /// with what the host is about to do, of `len` bytes at `offset`; 0 where the device is a real one.
 /// The host does it, then calls `thermocline_file_wait` with that time.
 ///
-/// `file` must not be NULL. `of` is one of THERMOCLINE_USE_*; any other is a sync.
+/// `file` must not be NULL. `of` is one of THERMOCLINE_USE_*; for any other it is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thermocline_file_book(
     file: *const File,
@@ -302,7 +302,8 @@ pub unsafe extern "C" fn thermocline_file_book(
     let of = match of {
         THERMOCLINE_USE_READ => HostUse::Read { offset, len },
         THERMOCLINE_USE_WRITE => HostUse::Write { offset, len },
-        _ => HostUse::Sync,
+        THERMOCLINE_USE_SYNC => HostUse::Sync,
+        _ => return 0,
     };
     file.book(of).unwrap_or(0)
 }
