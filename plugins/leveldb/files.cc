@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "../tiers/charge.h"
 #include "../tiers/extents.h"
 #include "status.h"
 
@@ -30,6 +31,7 @@ TieredWritableFile::~TieredWritableFile() {
 
 Status TieredWritableFile::PassOn() {
   while (failed_.ok() && !buffer_.empty()) {
+    const Charge charge(file_.get(), THERMOCLINE_USE_WRITE, len_, buffer_.size());
     Status status = opened_->Append(buffer_);
     if (status.ok()) status = opened_->Flush();
     if (status.ok()) {
@@ -64,6 +66,7 @@ Status TieredWritableFile::Flush() { return PassOn(); }
 Status TieredWritableFile::Sync() {
   const Status passed = PassOn();
   if (!passed.ok()) return passed;
+  const Charge charge(file_.get(), THERMOCLINE_USE_SYNC, 0, 0);
   failed_ = opened_->Sync();
   if (failed_.ok()) failed_ = ToStatus(Synced(file_.get()));
   return failed_;
@@ -120,6 +123,7 @@ Status TieredRandomAccessFile::Read(uint64_t offset, size_t n, Slice* result,
   const auto now = current_.Now();
   const auto read = [&](uint64_t at, size_t len, char* to, const char** got, size_t* got_len) {
     Slice bytes;
+    const Charge charge(file_.get(), THERMOCLINE_USE_READ, at, len);
     const Status status = now->Read(at, len, &bytes, to);
     *got = bytes.data();
     *got_len = bytes.size();
@@ -130,6 +134,7 @@ Status TieredRandomAccessFile::Read(uint64_t offset, size_t n, Slice* result,
     *result = Slice(scratch, got);
     return Status::OK();
   }
+  const Charge charge(file_.get(), THERMOCLINE_USE_READ, offset, n);
   const Status status = now->Read(offset, n, result, scratch);
   if (!status.ok() || result->data() == scratch) return status;
   std::memcpy(scratch, result->data(), result->size());

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "../tiers/charge.h"
 #include "../tiers/extents.h"
 #include "places.h"
 
@@ -20,6 +21,12 @@ using rocksdb::Slice;
 namespace {
 
 constexpr int kNoHint = -1;
+
+size_t LengthOf(const FSReadRequest* requests, size_t count) {
+  size_t len = 0;
+  for (const FSReadRequest* one = requests; one != requests + count; ++one) len += one->len;
+  return len;
+}
 
 // The requests of one call that the host has to read, at once. Takes no memory as long as these are
 // the requests as they are.
@@ -57,6 +64,8 @@ class ReadsByHost {
   IOStatus Run(rocksdb::FSRandomAccessFile& host, const thermocline_file* file, uint64_t epoch,
                const IOOptions& options, IODebugContext* dbg) {
     if (of_host_.empty()) return IOStatus::OK();
+    const Charge charge(file, THERMOCLINE_USE_READ, of_host_.front().offset,
+                        LengthOf(of_host_.data(), of_host_.size()));
     const IOStatus status = host.MultiRead(of_host_.data(), of_host_.size(), options, dbg);
     for (size_t at = 0; at < of_host_.size(); ++at) {
       FSReadRequest& read = of_host_[at];
@@ -152,6 +161,7 @@ bool TieredRandomAccessFile::ReadExtents(uint64_t offset, size_t n, const IOOpti
   const size_t alignment = now->use_direct_io() ? GetRequiredBufferAlignment() : 1;
   const auto read = [&](uint64_t at, size_t len, char* to, const char** got, size_t* got_len) {
     Slice bytes;
+    const Charge charge(file_.get(), THERMOCLINE_USE_READ, at, len);
     const IOStatus status = now->Read(at, len, options, &bytes, to, dbg);
     *got = bytes.data();
     *got_len = bytes.size();
@@ -168,6 +178,7 @@ IOStatus TieredRandomAccessFile::Read(uint64_t offset, size_t n, const IOOptions
   thermocline_file_was_read(file_.get());
   const auto now = Now();
   if (ReadExtents(offset, n, options, result, scratch, dbg)) return IOStatus::OK();
+  const Charge charge(file_.get(), THERMOCLINE_USE_READ, offset, n);
   return now->Read(offset, n, options, result, scratch, dbg);
 }
 
@@ -178,7 +189,9 @@ IOStatus TieredRandomAccessFile::MultiRead(FSReadRequest* requests, size_t count
   // The file that is open now is that of this epoch, or a later one: then nothing is filled in.
   const uint64_t epoch = epoch_.load();
   const auto now = current_.Now();
-  if (options_.use_mmap_reads) return now->MultiRead(requests, count, options, dbg);
+  if (options_.use_mmap_reads || count == 0) {
+    return now->MultiRead(requests, count, options, dbg);
+  }
   const size_t alignment = now->use_direct_io() ? GetRequiredBufferAlignment() : 1;
   ReadsByHost reads(requests, count);
   uint64_t wanted_end = 0;
@@ -192,7 +205,11 @@ IOStatus TieredRandomAccessFile::MultiRead(FSReadRequest* requests, size_t count
     if (asked.memory != nullptr) wanted_end = asked.wanted.offset + asked.len;
     reads.Add(one, std::move(asked));
   }
-  if (reads.AreAsTheyWere()) return now->MultiRead(requests, count, options, dbg);
+  if (reads.AreAsTheyWere()) {
+    const Charge charge(file_.get(), THERMOCLINE_USE_READ, requests->offset,
+                        LengthOf(requests, count));
+    return now->MultiRead(requests, count, options, dbg);
+  }
   return reads.Run(*now, file_.get(), epoch, options, dbg);
 }
 

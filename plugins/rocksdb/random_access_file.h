@@ -6,7 +6,7 @@
 // 2. Where the new place cannot be opened (too many open files), reads go on with the old file, and
 //    the next one tries again.
 // 3. A file that is mapped stays mapped: the host keeps pointers into it. No extents are used then.
-// 4. Asynchronous reads and prefetches pass extents by.
+// 4. Asynchronous reads and prefetches pass extents by, and take no time of an emulated device.
 // 5. Several reads of one call stay one call to the host, with the extents that are wanted in the
 //    stead of what was asked for; bytes that one of them reads already are not wanted again.
 //

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "../tiers/charge.h"
 #include "places.h"
 
 namespace thermocline {
@@ -45,6 +46,7 @@ rocksdb::IOStatus TieredWritableFile::Write(Attempt attempt) {
 
 rocksdb::IOStatus TieredWritableFile::Append(const Slice& data, const IOOptions& options,
                                              Context* dbg) {
+  const Charge charge(file_.get(), THERMOCLINE_USE_WRITE, len_, data.size());
   const IOStatus status =
       Write([&](Host& file) { return file.Append(data, options, dbg); });
   if (status.ok()) len_ += data.size();
@@ -53,6 +55,7 @@ rocksdb::IOStatus TieredWritableFile::Append(const Slice& data, const IOOptions&
 
 rocksdb::IOStatus TieredWritableFile::Append(const Slice& data, const IOOptions& options,
                                              const Verification& sum, Context* dbg) {
+  const Charge charge(file_.get(), THERMOCLINE_USE_WRITE, len_, data.size());
   const IOStatus status =
       Write([&](Host& file) { return file.Append(data, options, sum, dbg); });
   if (status.ok()) len_ += data.size();
@@ -61,6 +64,7 @@ rocksdb::IOStatus TieredWritableFile::Append(const Slice& data, const IOOptions&
 
 rocksdb::IOStatus TieredWritableFile::PositionedAppend(const Slice& data, uint64_t offset,
                                                        const IOOptions& options, Context* dbg) {
+  const Charge charge(file_.get(), THERMOCLINE_USE_WRITE, offset, data.size());
   const IOStatus status = Write(
       [&](Host& file) { return file.PositionedAppend(data, offset, options, dbg); });
   if (status.ok()) len_ = std::max<uint64_t>(len_, offset + data.size());
@@ -70,6 +74,7 @@ rocksdb::IOStatus TieredWritableFile::PositionedAppend(const Slice& data, uint64
 rocksdb::IOStatus TieredWritableFile::PositionedAppend(const Slice& data, uint64_t offset,
                                                        const IOOptions& options,
                                                        const Verification& sum, Context* dbg) {
+  const Charge charge(file_.get(), THERMOCLINE_USE_WRITE, offset, data.size());
   const IOStatus status = Write(
       [&](Host& file) { return file.PositionedAppend(data, offset, options, sum, dbg); });
   if (status.ok()) len_ = std::max<uint64_t>(len_, offset + data.size());
@@ -106,10 +111,12 @@ rocksdb::IOStatus TieredWritableFile::Synced(IOStatus synced) {
 }
 
 rocksdb::IOStatus TieredWritableFile::Sync(const IOOptions& options, Context* dbg) {
+  const Charge charge(file_.get(), THERMOCLINE_USE_SYNC, 0, 0);
   return Synced(current_.Now()->Sync(options, dbg));
 }
 
 rocksdb::IOStatus TieredWritableFile::Fsync(const IOOptions& options, Context* dbg) {
+  const Charge charge(file_.get(), THERMOCLINE_USE_SYNC, 0, 0);
   return Synced(current_.Now()->Fsync(options, dbg));
 }
 

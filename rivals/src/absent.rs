@@ -44,7 +44,7 @@ pub static ROCKSDB: Absent = Absent {
 pub static LEVELDB: Absent = Absent {
     name: "leveldb",
     about: "LevelDB 1.23",
-    needs: Needs::OneTier,
+    needs: Needs::OneOrAsked,
     reason: "this program was built without it; run cargo xtask rivals fetch (or install \
              libleveldb-dev), then this again",
 };

@@ -1,13 +1,17 @@
-//! LevelDB 1.23, Debian's library, in one directory.
+//! LevelDB 1.23, Debian's library, in one directory, or over two by our plugin (`tiers.rs`).
 //!
 //! It has no direct I/O and one background thread; its memory is two memtables (an eighth of what
 //! is given each, or `write-buffer`) and a block cache (the rest). Tables are mapped, so the page
 //! cache serves it beside its own.
 
-use crate::foreign::leveldb::{Configuration, Database};
+use crate::foreign::leveldb::{Configuration, Database, FILE};
+use crate::tiers::{self, Tiers};
+use std::sync::LazyLock;
 use std::time::Duration;
 use thermocline_bench::Outcome;
-use thermocline_bench::store::{Durability, EngineKind, Needs, OpenOptions, Store, Visitor};
+use thermocline_bench::store::{
+    CreatedTables, Durability, EngineKind, Needs, OpenOptions, SecondLevel, Store, Visitor,
+};
 use thermocline_foundation::{ByteSize, Clock, SystemClock};
 
 /// LevelDB as an engine.
@@ -17,17 +21,32 @@ pub struct LevelDb;
 /// Looks at the tables until this many find the same.
 const QUIET_LOOKS: u32 = 5;
 
-fn configuration(options: &OpenOptions) -> Outcome<Configuration> {
+/// With those of the plugin.
+static OPTIONS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
+    let own = [
+        ("block-size", "bytes of a data block; default 4KiB"),
+        ("write-buffer", "bytes of a memtable; default an eighth of the memory"),
+    ];
+    [&own[..], &tiers::OPTIONS].concat()
+});
+
+/// What the label and the scenario come to; the tiers where our plugin is asked for.
+fn configuration(options: &OpenOptions) -> Outcome<(Configuration, Option<Tiers>)> {
     let memory = options.memory.0 as usize;
     let own = options.parsed::<ByteSize>("write-buffer")?;
     let write_buffer = own.map_or(memory / 8, |size| size.0 as usize);
     let cache = memory.checked_sub(2 * write_buffer).filter(|cache| *cache > 0);
-    Ok(Configuration {
+    let tiers = tiers::tiers(options, FILE)?;
+    if tiers.is_none() && options.tiers.len() > 1 {
+        return Err("LevelDB has one directory; with files=thermocline it has both".into());
+    }
+    let configuration = Configuration {
         write_buffer,
         cache: cache.ok_or("two memtables of write-buffer take all of the memory")?,
         block: options.parsed("block-size")?.unwrap_or(ByteSize(4096)).0 as usize,
         sync: options.durability == Durability::Sync,
-    })
+    };
+    Ok((configuration, tiers))
 }
 
 impl EngineKind for LevelDb {
@@ -40,20 +59,17 @@ impl EngineKind for LevelDb {
     }
 
     fn needs(&self) -> Needs {
-        Needs::OneTier
+        Needs::OneOrAsked
     }
 
     fn options(&self) -> &[(&str, &str)] {
-        &[
-            ("block-size", "bytes of a data block; default 4KiB"),
-            ("write-buffer", "bytes of a memtable; default an eighth of the memory"),
-        ]
+        &OPTIONS
     }
 
     fn describe(&self, options: &OpenOptions) -> Outcome<Vec<(String, String)>> {
-        let configuration = configuration(options)?;
+        let (configuration, tiers) = configuration(options)?;
         let size = |bytes: usize| ByteSize(bytes as u64).to_string();
-        let pairs = [
+        let mut pairs = vec![
             ("write_buffer_size", size(configuration.write_buffer)),
             ("block_cache", size(configuration.cache)),
             ("block_size", size(configuration.block)),
@@ -63,12 +79,21 @@ impl EngineKind for LevelDb {
             ("direct", "not possible".to_owned()),
             ("sync", configuration.sync.to_string()),
         ];
+        pairs.extend(tiers.map(|tiers| ("env", tiers.uri)));
         Ok(pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
     fn open(&self, options: &OpenOptions) -> Outcome<Box<dyn Store>> {
         let first = options.tiers.first().ok_or("LevelDB needs a directory")?;
-        let database = Database::open(&first.path.join("db"), configuration(options)?)?;
+        let (configuration, tiers) = configuration(options)?;
+        let database = match tiers {
+            None => Database::open(&first.path.join("db"), configuration, None)?,
+            Some(tiers) => {
+                tiers.make()?;
+                tiers.tell_profile()?;
+                Database::open(&tiers.db, configuration, Some(&tiers.uri))?
+            }
+        };
         Ok(Box::new(Open { database }))
     }
 }
@@ -115,6 +140,14 @@ impl Store for Open {
 
     fn memory_bytes(&self) -> Option<u64> {
         self.database.property(c"leveldb.approximate-memory-usage")?.parse().ok()
+    }
+
+    fn second_level(&self) -> Option<SecondLevel> {
+        tiers::second_level(&self.database.tier_stats()?)
+    }
+
+    fn created_tables(&self) -> Option<CreatedTables> {
+        Some(tiers::tables(&self.database.tier_stats()?))
     }
 
     fn close(self: Box<Self>) -> Outcome<()> {

@@ -3,6 +3,7 @@
 //! ```text
 //!   rocksdb   11.8, one or two tiers (feature rocksdb)     leveldb   1.23 (feature leveldb)
 //!   lmdb  redb  fjall  sled   one tier                     absent    named, with the reason
+//!   tiers     RocksDB and LevelDB over tiers by our plugin
 //!   foreign   the only `unsafe` code                       (all: tests/conformance.rs)
 //! ```
 //! An engine here is given memory, durability and directories, and turns them into its own options
@@ -20,6 +21,8 @@ pub mod redb;
 #[cfg(feature = "rocksdb")]
 pub mod rocksdb;
 pub mod sled;
+#[cfg(any(feature = "rocksdb", feature = "leveldb"))]
+mod tiers;
 
 use thermocline_bench::store::EngineKind;
 

@@ -4,6 +4,7 @@
 //! @fast, @slow   TIER/db                            all of it
 //! @tiers         FAST/db   log, manifest            FAST/tables  up to the fast capacity
 //!                                                   SLOW/tables  everything below
+//!   +files=thermocline     SLOW/db, and FAST/app by our plugin (`tiers.rs`)
 //! ```
 //! Tuning is what RocksDB's own guide recommends: Bloom filters of 10 bits, index and filter
 //! blocks in the block cache with those of level 0 pinned, dynamic level sizes, several background
@@ -19,14 +20,18 @@
 
 mod transactions;
 
+use crate::foreign::rocksdb_tiers::{self, Environment};
+use crate::tiers::{self, Tiers};
 use rocksdb::{
     BlockBasedOptions, Cache, DB, DBAccess, DBCompressionType, DBPath, DBRawIteratorWithThreadMode,
     OptimisticTransactionDB, Options, ReadOptions, TransactionDB, TransactionDBOptions,
     WaitForCompactOptions, WriteOptions,
 };
+use std::sync::LazyLock;
 use thermocline_bench::Outcome;
 use thermocline_bench::store::{
-    Durability, EngineKind, Needs, OpenOptions, Store, TierSpace, Visitor,
+    CreatedTables, Durability, EngineKind, Needs, OpenOptions, SecondLevel, Store, TierSpace,
+    Visitor,
 };
 use thermocline_foundation::ByteSize;
 use transactions::Transactional;
@@ -45,7 +50,7 @@ const LEVEL_BASE: u64 = 256 << 20;
 /// How often RocksDB looks for tables that reads ask to compact, where nothing is written.
 const WAKE_UP_S: u64 = 20;
 
-const OPTIONS: [(&str, &str); 8] = [
+const OWN_OPTIONS: [(&str, &str); 11] = [
     ("levels", "with two tiers: default, or tuned so that the upper levels fill the fast one"),
     ("row-cache", "part of the memory for whole rows, such as 64MiB; default 0"),
     ("cache", "lru (default) or hyper: the kind of block cache"),
@@ -57,7 +62,14 @@ const OPTIONS: [(&str, &str); 8] = [
         "read-triggered",
         "sampled reads a byte from which a table is compacted, such as 0.001; default 0",
     ),
+    ("level-base", "bytes of level 1, with fixed sizes of levels; default as levels says"),
+    ("subcompactions", "parts of a compaction at once; default 2"),
+    ("level-from", "with files=thermocline: listener (default) or log tells a table's level"),
 ];
+
+/// With those of the plugin.
+static OPTIONS: LazyLock<Vec<(&str, &str)>> =
+    LazyLock::new(|| [&OWN_OPTIONS[..], &tiers::OPTIONS].concat());
 
 /// The kind of database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +105,11 @@ struct Plan {
     db: String,
     direct: bool,
     kind: Kind,
+    fixed_levels: bool,
+    subcompactions: u32,
+    /// Our plugin's, which then is in place of paths.
+    tiers: Option<Tiers>,
+    listens: bool,
 }
 
 impl Plan {
@@ -112,8 +129,11 @@ impl Plan {
                     options.memory
                 )
             })?;
-        let level_base = level_base(options.option("levels"), first, !others.is_empty())?;
-        let paths = if others.is_empty() {
+        let base: Option<ByteSize> = options.parsed("level-base")?;
+        let planned = level_base(options.option("levels"), first, !others.is_empty())?;
+        let level_base = base.map_or(planned, |base| base.0);
+        let tiers = tiers::tiers(options, rocksdb_tiers::FILE)?;
+        let paths = if others.is_empty() || tiers.is_some() {
             Vec::new()
         } else {
             let path = |tier: &TierSpace| tier.path.join("tables").display().to_string();
@@ -138,9 +158,16 @@ impl Plan {
             read_triggered: options.parsed("read-triggered")?.unwrap_or(0.0),
             level_base,
             paths,
-            db: first.path.join("db").display().to_string(),
+            db: match &tiers {
+                Some(tiers) => tiers.db.display().to_string(),
+                None => first.path.join("db").display().to_string(),
+            },
             direct: options.direct,
             kind: choice(options, "transactions", &Kind::NAMES)?,
+            fixed_levels: base.is_some(),
+            subcompactions: options.parsed("subcompactions")?.unwrap_or(2),
+            tiers,
+            listens: choice(options, "level-from", &[("listener", true), ("log", false)])?,
         })
     }
 
@@ -159,15 +186,18 @@ impl Plan {
         all.set_write_buffer_size(self.write_buffer as usize);
         all.set_max_write_buffer_number(WRITE_BUFFERS as i32);
         all.set_max_background_jobs(self.jobs);
-        all.set_max_subcompactions(2);
+        all.set_max_subcompactions(self.subcompactions);
         all.set_bytes_per_sync(1 << 20);
         all.set_max_open_files(-1);
         all.set_keep_log_file_num(1);
-        all.set_log_level(rocksdb::LogLevel::Warn);
+        // The plugin reads levels of tables there.
+        let is_read = self.tiers.is_some() && !self.listens;
+        let level = if is_read { rocksdb::LogLevel::Info } else { rocksdb::LogLevel::Warn };
+        all.set_log_level(level);
         all.set_stats_dump_period_sec(0);
         all.set_stats_persist_period_sec(0);
         all.set_compression_type(self.compression);
-        all.set_level_compaction_dynamic_level_bytes(self.paths.is_empty());
+        all.set_level_compaction_dynamic_level_bytes(self.has_dynamic_levels());
         all.set_max_bytes_for_level_base(self.level_base);
         all.set_max_bytes_for_level_multiplier(MULTIPLIER);
         all.set_target_file_size_base(self.file_size());
@@ -199,6 +229,11 @@ impl Plan {
             all.set_row_cache(&Cache::new_lru_cache(self.row_cache as usize));
         }
         Ok(all)
+    }
+
+    /// With several paths RocksDB has none.
+    fn has_dynamic_levels(&self) -> bool {
+        self.paths.is_empty() && !self.fixed_levels
     }
 
     /// Its own 2 MiB for each input of a compaction, less where memory is small: there may be
@@ -263,11 +298,11 @@ impl EngineKind for RocksDb {
             ("cache_index_and_filter_blocks", "true, level 0 pinned".to_owned()),
             ("compression", format!("{:?}", plan.compression).to_lowercase()),
             ("max_bytes_for_level_base", size(plan.level_base)),
-            ("level_compaction_dynamic_level_bytes", plan.paths.is_empty().to_string()),
+            ("level_compaction_dynamic_level_bytes", plan.has_dynamic_levels().to_string()),
             ("target_file_size_base", size(plan.file_size())),
             ("compaction_readahead_size", size(plan.readahead())),
             ("max_background_jobs", plan.jobs.to_string()),
-            ("max_subcompactions", "2".to_owned()),
+            ("max_subcompactions", plan.subcompactions.to_string()),
             ("read_triggered_compaction_threshold", plan.read_triggered.to_string()),
             ("transactions", format!("{:?}", plan.kind).to_lowercase()),
             ("use_direct_reads", plan.direct.to_string()),
@@ -275,6 +310,9 @@ impl EngineKind for RocksDb {
             ("bytes_per_sync", size(1 << 20)),
             ("sync", (options.durability == Durability::Sync).to_string()),
         ];
+        if let Some(tiers) = &plan.tiers {
+            pairs.push(("env", tiers.uri.clone()));
+        }
         for (tier, (_, target)) in options.tiers.iter().zip(&plan.paths) {
             pairs.push(("db_paths", format!("{} with target {}", tier.name, size(*target))));
         }
@@ -285,11 +323,19 @@ impl EngineKind for RocksDb {
         let plan = Plan::new(options)?;
         let mut write = WriteOptions::default();
         write.set_sync(options.durability == Durability::Sync);
-        let all = plan.options()?;
+        let mut all = plan.options()?;
+        let environment = match &plan.tiers {
+            None => None,
+            Some(tiers) => {
+                tiers.make()?;
+                tiers.tell_profile()?;
+                Some(Environment::set(&mut all, &tiers.uri, plan.listens)?)
+            }
+        };
         // All kinds have the same files, and the plain one alone can wait for its compactions.
         let kind = if options.loading { Kind::Plain } else { plan.kind };
         Ok(match kind {
-            Kind::Plain => Box::new(Open { db: DB::open(&all, &plan.db)?, write }),
+            Kind::Plain => Box::new(Open { db: DB::open(&all, &plan.db)?, write, environment }),
             Kind::Optimistic => {
                 let db = OptimisticTransactionDB::open(&all, &plan.db)?;
                 Box::new(Transactional::new(db, write))
@@ -330,6 +376,13 @@ fn scan<D: DBAccess>(
 struct Open {
     db: DB,
     write: WriteOptions,
+    environment: Option<Environment>,
+}
+
+impl Open {
+    fn of_tiers<T>(&self, figure: impl Fn(&str) -> Option<T>) -> Option<T> {
+        figure(&self.environment.as_ref()?.stats()?)
+    }
 }
 
 impl Store for Open {
@@ -368,6 +421,14 @@ impl Store for Open {
             "rocksdb.estimate-table-readers-mem",
         ];
         names.iter().map(|name| self.db.property_int_value(*name).ok().flatten()).sum()
+    }
+
+    fn second_level(&self) -> Option<SecondLevel> {
+        self.of_tiers(tiers::second_level)
+    }
+
+    fn created_tables(&self) -> Option<CreatedTables> {
+        self.of_tiers(|json| Some(tiers::tables(json)))
     }
 
     fn close(self: Box<Self>) -> Outcome<()> {

@@ -6,6 +6,7 @@
 //! rival that is missing and why.
 //!
 //! ```text
+//! bench keigo ...     ->  plugins first; the program finds them by THERMOCLINE_PLUGINS
 //! bench SCENARIO ...  ->  rivals/: thermocline-bench-rivals SCENARIO ...   (RocksDB is there)
 //!                     ->  thermocline-bench SCENARIO ...                   (it is not)
 //! rig ...             ->  thermocline-bench rig ...
@@ -24,7 +25,7 @@ const SCENARIOS: [(&str, &str); 14] = [
     ("full", "everything, hours; needs root"),
     ("prismdb", "the figures of PrismDB's evaluation, minutes each; needs root: [--figure 6]"),
     ("spandb", "the figures of SpanDB's evaluation beside RocksDB; needs root: [--quick] [--help]"),
-    ("keigo", "RocksDB over tiers beside RocksDB alone, by db_bench; needs root: [--row 7/a]"),
+    ("keigo", "the figures of Keigo's evaluation: RocksDB over tiers; needs root: [--help]"),
     ("mynvm", "the figures of MyNVM's evaluation: memory and a cache; needs root: [--help]"),
     ("slmdb", "the figures of SLM-DB's evaluation beside LevelDB, emulated; needs root: [--help]"),
     ("memory", "the most memory that is resident, by what the store does: [--row leveled/scans]"),
@@ -45,9 +46,6 @@ pub fn bench(arguments: &[String]) -> bool {
         }
         return false;
     };
-    if scenario == "keigo" {
-        return crate::plugins::keigo::bench(more, rig);
-    }
     let found = Found::look();
     if !found.rocksdb {
         eprintln!("rivals are left out: RocksDB is not there (cargo xtask rivals fetch)");
@@ -65,7 +63,13 @@ pub fn bench(arguments: &[String]) -> bool {
         command.extend(["--db-bench", &db_bench]);
     }
     command.extend(more.iter().map(String::as_str));
-    program(found).is_some_and(|program| started(&program, &command))
+    let asks = more.iter().any(|word| word == "--help" || word == "-h");
+    let environment = match scenario.as_str() {
+        // Where there is no plugin, each row says so.
+        "keigo" if !asks => crate::plugins::for_programs(),
+        _ => Vec::new(),
+    };
+    program(found).is_some_and(|program| started_with(&program, &command, &environment))
 }
 
 /// `cargo xtask rig ...`.
@@ -117,7 +121,15 @@ fn output_folder(workspace: &std::path::Path) -> PathBuf {
 }
 
 fn started(program: &std::path::Path, arguments: &[&str]) -> bool {
-    match Command::new(program).args(arguments).status() {
+    started_with(program, arguments, &[])
+}
+
+fn started_with(
+    program: &std::path::Path,
+    arguments: &[&str],
+    environment: &[(&str, PathBuf)],
+) -> bool {
+    match Command::new(program).args(arguments).envs(environment.iter().cloned()).status() {
         Ok(status) => status.success(),
         Err(error) => {
             eprintln!("xtask: cannot start {}: {error}", program.display());

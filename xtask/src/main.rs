@@ -50,7 +50,7 @@ Usage: cargo xtask COMMAND
           builds the library for C and installs it below --prefix DIR (docs/c.md); --help
   torture kills and power cuts on the real kernel: torture kill|power|plugin|clean, --help for
           more; `plugin` is RocksDB's own stress test over tiers
-  bench   quick|tiers|single|full: the benchmark's scenarios (docs/benchmarks.md)
+  bench   quick|tiers|single|full|keigo|...: the benchmark's scenarios (docs/benchmarks.md)
   rig     up|run|down: two block devices and a memory limit for benchmarks (docs/rig.md)
   rivals  fetch: what the engines to compare with need (docs/rivals.md)
   plugins [build]: RocksDB, Speedb and LevelDB over tiers, built to target/plugins (docs/hosts);

@@ -327,6 +327,7 @@ fn work(
     let before = meter.read(&*runner.subject().store);
     let demotions_before = runner.subject().store.demotions();
     let second_level_before = runner.subject().store.second_level();
+    let tables_before = runner.subject().store.created_tables();
     say(beginning(name));
     let cpu_s = process::cpu_s();
     let sum = runner.run(length, &mut teller(name, length, whole, say))?;
@@ -344,9 +345,10 @@ fn work(
         .demotions()
         .zip(demotions_before)
         .and_then(|(now, before)| now.mean_ms_since(before));
-    let second_level = runner.subject().store.second_level();
-    measured.second_level =
-        second_level.zip(second_level_before).map(|(now, before)| now.since(before));
+    let level = runner.subject().store.second_level().zip(second_level_before);
+    measured.second_level = level.map(|(now, before)| now.since(before));
+    let tables = runner.subject().store.created_tables().zip(tables_before);
+    measured.created_tables = tables.map(|(now, before)| now.since(before));
     measured.peak_rss_bytes = process::peak_rss_bytes();
     fill_in(measured, &sum, runner.subject().plan.workload(), traffic)?;
     if let Some(seconds) = cell.rest_seconds.filter(|_| cell.purpose == Purpose::Run) {

@@ -1,10 +1,10 @@
 //! Directories of the benchmark itself: copied, removed, measured.
 //!
 //! Stores under test bring their own files, written in any way, so nothing but the file system's
-//! own view is used: plain copies that keep holes. A copy shares blocks with its source where the
-//! file system can (a reflink), never names: stores change files in place, and a hard link would
-//! carry that back into the source. Copies are synced and dropped from the page cache, so that what
-//! is measured afterwards does not pay for them or profit from them.
+//! own view is used: plain copies that keep holes, and links as they are. A copy shares blocks with
+//! its source where the file system can (a reflink), never names: stores change files in place, and
+//! a hard link would carry that back into the source. Copies are synced and dropped from the page
+//! cache, so that what is measured afterwards does not pay for them or profit from them.
 //!
 //! Threads: any; two must not write below one directory.
 
@@ -63,6 +63,13 @@ fn entries(path: &Path) -> Outcome<Option<Vec<(PathBuf, FileType)>>> {
     Ok(Some(found))
 }
 
+/// The directories in `path`; none where it does not exist.
+pub fn folders(path: &Path) -> Outcome<Vec<PathBuf>> {
+    let found = entries(path)?.unwrap_or_default();
+    let folders = found.into_iter().filter(|(_, kind)| *kind == FileType::Directory);
+    Ok(folders.map(|(path, _)| path).collect())
+}
+
 /// Makes the directory `path` and those above it.
 pub fn make(path: &Path) -> Outcome<()> {
     Ok(create_directory(path)?)
@@ -91,11 +98,19 @@ pub fn copy(from: &Path, to: &Path) -> Outcome<u64> {
         match kind {
             FileType::Directory => bytes += copy(&inner, &target)?,
             FileType::RegularFile => bytes += copy_file(&inner, &target)?,
+            FileType::Symlink => copy_link(&inner, &target)?,
             // A program that needs a socket or the like makes it anew.
             _ => {}
         }
     }
     Ok(bytes)
+}
+
+/// The copy says what the link says: where both are copied to the same paths, it leads to the copy.
+fn copy_link(from: &Path, to: &Path) -> Outcome<()> {
+    let text = rustix::fs::readlink(from, Vec::new());
+    let text = text.map_err(|errno| failed("read the link", from, errno))?;
+    rustix::fs::symlink(text, to).map_err(|errno| failed("make the link", to, errno))
 }
 
 fn copy_file(from: &Path, to: &Path) -> Outcome<u64> {
@@ -198,8 +213,11 @@ mod tests {
         let file = rustix::fs::open(&sparse, flags, Mode::from_bits_retain(0o644)).unwrap();
         rustix::fs::ftruncate(&file, 64 << 20).unwrap();
         rustix::io::pwrite(&file, b"middle", 32 << 20).unwrap();
+        rustix::fs::symlink("deep/er", from.join("link")).unwrap();
         copy(&from, &to).unwrap();
         assert_eq!(host_files::read(&to.join("deep/er/text"), 10).unwrap(), b"hello");
+        let link = rustix::fs::readlink(to.join("link"), Vec::new()).unwrap();
+        assert_eq!(&*link, c"deep/er");
         let copied = host_files::read(&to.join("sparse"), 64 << 20).unwrap();
         assert_eq!(copied.len(), 64 << 20);
         assert_eq!(&copied[32 << 20..(32 << 20) + 6], b"middle");

@@ -12,7 +12,7 @@
 //!   generator      what the harness costs               agree: it against RocksDB's own program
 //!   results        results.json; report: tables of it
 //!   scenarios      comparisons by name                     figures: those of the PrismDB paper
-//!   spandb, mynvm, slmdb  those papers' figures as rows      rows: judged and shown
+//!   spandb, mynvm, keigo, slmdb  those papers' figures as rows   rows: judged and shown
 //!   value_sizes    bytes a second by the size of values    memory: what is resident, by strain
 //!   rig            two block devices and a memory limit, for any program
 //! ```
@@ -35,6 +35,7 @@ pub mod engines;
 pub mod figures;
 pub mod files;
 pub mod generator;
+pub mod keigo;
 pub mod keys;
 pub mod measure;
 pub mod memory;

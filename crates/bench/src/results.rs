@@ -8,7 +8,7 @@
 //!    (`summary`), so results of several runs can be put together.
 
 use crate::Outcome;
-use crate::store::{Durability, Layout, SecondLevel, TierSpace, TierTraffic};
+use crate::store::{CreatedTables, Durability, Layout, SecondLevel, TierSpace, TierTraffic};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -203,6 +203,9 @@ pub struct Measured {
     /// The cache of blocks between memory and the slow tier; none where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub second_level: Option<SecondLevel>,
+    /// Tables that were made; none where the engine does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_tables: Option<CreatedTables>,
     /// Times that threads of the store woke up while nothing was asked of it; none where that was
     /// not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -27,6 +27,8 @@ use thermocline_foundation::ByteSize;
 pub enum Needs {
     /// One directory: `fast` or `slow`.
     OneTier,
+    /// One; both where its label has an option that uses both.
+    OneOrAsked,
     /// One or two.
     OneOrMore,
     /// Both: the engine places data itself.
@@ -73,14 +75,17 @@ impl Needs {
     pub fn allow(self, layout: Layout) -> bool {
         match self {
             Self::OneTier => layout != Layout::Tiers,
-            Self::OneOrMore => true,
+            Self::OneOrAsked | Self::OneOrMore => true,
             Self::Tiers => layout == Layout::Tiers,
         }
     }
 
     /// The layout where none is named.
     pub fn usual(self) -> Layout {
-        if self == Self::OneTier { Layout::Fast } else { Layout::Tiers }
+        match self {
+            Self::OneTier | Self::OneOrAsked => Layout::Fast,
+            Self::OneOrMore | Self::Tiers => Layout::Tiers,
+        }
     }
 }
 
@@ -223,6 +228,25 @@ impl SecondLevel {
     }
 }
 
+/// Tables that a store made, since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreatedTables {
+    /// All.
+    pub tables: u64,
+    /// Those whose level was not known when they were made.
+    pub of_unknown_level: u64,
+}
+
+impl CreatedTables {
+    /// Those since `before`.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            tables: self.tables - before.tables,
+            of_unknown_level: self.of_unknown_level - before.of_unknown_level,
+        }
+    }
+}
+
 /// What went to and came from one tier since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TierTraffic {
@@ -340,6 +364,11 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// Tables that it made; none where it does not tell.
+    fn created_tables(&self) -> Option<CreatedTables> {
+        None
+    }
+
     /// Memory that the engine says it uses, in bytes; none where it does not tell.
     fn memory_bytes(&self) -> Option<u64> {
         None
@@ -435,7 +464,7 @@ pub fn find<'a>(
     if !kind.needs().allow(layout) {
         let can = match kind.needs() {
             Needs::OneTier => "fast or slow",
-            Needs::OneOrMore => "fast, slow or tiers",
+            Needs::OneOrAsked | Needs::OneOrMore => "fast, slow or tiers",
             Needs::Tiers => "tiers",
         };
         return Err(

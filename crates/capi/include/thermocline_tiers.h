@@ -60,6 +60,15 @@
 // Hardly ever, as a table of the deepest level.
 #define THERMOCLINE_HEAT_COLD 2
 
+// The host reads bytes of a file.
+#define THERMOCLINE_USE_READ 0
+
+// The host writes bytes of it.
+#define THERMOCLINE_USE_WRITE 1
+
+// The host makes it durable.
+#define THERMOCLINE_USE_SYNC 2
+
 // Names of a directory, as they were when it was listed.
 //
 // Threads: any number may call at once, except that `thermocline_entries_close` is the last call.
@@ -125,7 +134,8 @@ extern "C" {
 // `hit_percent=90`, the share of reads that is enough for `files`; `profile=online` (default),
 // which learns what devices can do from the host's traffic, or `fixed`; `cache_extent=8KiB`, a
 // power of two up to 1 MiB, and
-// `cache_size=4GiB`, what extents may take at most. In values `%XX` stands for a byte.
+// `cache_size=4GiB`, what extents may take at most. For experiments `emulated=tlc-nvme` behind a
+// tier makes it as slow as that device. In values `%XX` stands for a byte.
 // `thermocline:///etc/app.toml` reads the same from a file.
 //
 // THERMOCLINE_INVALID names the part of the URI that is wrong.
@@ -274,6 +284,19 @@ void thermocline_file_fill(const thermocline_file *file,
                            const thermocline_wanted *wanted,
                            const char *bytes,
                            size_t len);
+
+// For experiments with a tier that is emulated (`emulated=DEVICE`): when its device would be done
+// with what the host is about to do, of `len` bytes at `offset`; 0 where the device is a real one.
+// The host does it, then calls `thermocline_file_wait` with that time.
+//
+// `file` must not be NULL. `of` is one of THERMOCLINE_USE_*; for any other it is 0.
+uint64_t thermocline_file_book(const thermocline_file *file,
+                               int32_t of,
+                               uint64_t offset,
+                               size_t len);
+
+// Waits for a time that `thermocline_file_book` told. `file` must not be NULL.
+void thermocline_file_wait(const thermocline_file *file, uint64_t due);
 
 // To be called when the host has made the file's bytes durable, before it relies on that: makes
 // the name durable, too. Does nothing where it is.

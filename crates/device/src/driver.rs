@@ -198,6 +198,27 @@ pub struct DeviceCounts {
     pub busy_ns: u64,
 }
 
+/// What a program does to a file itself, past its driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostUse {
+    /// It reads so many bytes at an offset.
+    Read {
+        /// Bytes from the file's start.
+        offset: u64,
+        /// Bytes.
+        len: usize,
+    },
+    /// It writes them.
+    Write {
+        /// Bytes from the file's start.
+        offset: u64,
+        /// Bytes.
+        len: usize,
+    },
+    /// It makes durable what was written.
+    Sync,
+}
+
 /// Holds a directory until it is dropped.
 pub trait DirectoryLock: Send + Sync + Debug {}
 
@@ -269,6 +290,16 @@ pub trait Driver: Send + Sync + Debug {
     fn device_counts(&self) -> Option<DeviceCounts> {
         None
     }
+
+    /// Of a device that is emulated: when it would be done with what a program does to a file of
+    /// the directory itself, from now on; the program then [waits](Driver::wait_until) until that
+    /// time. None for a real device.
+    fn book(&self, _file: usize, _use: HostUse) -> Option<u64> {
+        None
+    }
+
+    /// Waits for the time that [`Driver::book`] told.
+    fn wait_until(&self, _due_ns: u64) {}
 
     /// A new queue for up to `depth` requests in flight.
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>>;

@@ -4,6 +4,7 @@
 //! them in the opposite order. LevelDB is safe to use from many threads; an iterator belongs to
 //! one.
 
+use super::plugin::Plugin;
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
 use std::path::Path;
 use std::ptr::{NonNull, null_mut};
@@ -61,6 +62,8 @@ unsafe extern "C" {
     fn leveldb_iter_get_error(iterator: Pointer, error: *mut *mut c_char);
     fn leveldb_options_create() -> Pointer;
     fn leveldb_options_destroy(options: Pointer);
+    fn leveldb_options_set_env(options: Pointer, env: Pointer);
+    fn leveldb_env_destroy(env: Pointer);
     fn leveldb_options_set_create_if_missing(options: Pointer, value: c_uchar);
     fn leveldb_options_set_write_buffer_size(options: Pointer, bytes: usize);
     fn leveldb_options_set_max_open_files(options: Pointer, files: c_int);
@@ -102,6 +105,27 @@ pub struct Database {
     read: Pointer,
     write: Pointer,
     sync_write: Pointer,
+    tiers: Option<Tiers>,
+}
+
+/// The plugin's file.
+pub const FILE: &str = "libleveldb_plugin-1.23.so";
+const HOST: &str = "leveldb";
+
+/// LevelDB's environment over tiers.
+struct Tiers {
+    plugin: Plugin,
+    uri: CString,
+    env: Pointer,
+}
+
+impl Tiers {
+    fn open(uri: &str) -> Result<Self, String> {
+        let plugin = Plugin::load(FILE, HOST, leveldb_free)?;
+        let uri = CString::new(uri).map_err(|error| error.to_string())?;
+        let env = plugin.env(&uri)?.cast();
+        Ok(Self { plugin, uri, env })
+    }
 }
 
 // SAFETY: leveldb::DB, its cache and its filter policy are documented as safe for use by many
@@ -123,8 +147,13 @@ fn outcome(error: *mut c_char) -> Result<(), String> {
 }
 
 impl Database {
-    /// Opens the database at `path`, making it where it is not there.
-    pub fn open(path: &Path, configuration: Configuration) -> Result<Self, String> {
+    /// Opens the database at `path`, making it where it is not there; over the tiers of `uri`.
+    pub fn open(
+        path: &Path,
+        configuration: Configuration,
+        uri: Option<&str>,
+    ) -> Result<Self, String> {
+        let tiers = uri.map(Tiers::open).transpose()?;
         let name = CString::new(path.as_os_str().as_encoded_bytes())
             .map_err(|_| format!("{} holds a zero byte", path.display()))?;
         // SAFETY: each object is made by its own constructor and used as the header of the library
@@ -138,9 +167,14 @@ impl Database {
                 read: leveldb_readoptions_create(),
                 write: leveldb_writeoptions_create(),
                 sync_write: leveldb_writeoptions_create(),
+                tiers,
             }
         };
         let options = database.options;
+        if let Some(tiers) = &database.tiers {
+            // SAFETY: both live until `drop`.
+            unsafe { leveldb_options_set_env(options, tiers.env) };
+        }
         let mut error = null_mut();
         // SAFETY: as above; `name` outlives the call, and an error is taken over below.
         database.db = unsafe {
@@ -157,6 +191,12 @@ impl Database {
         };
         outcome(error)?;
         Ok(database)
+    }
+
+    /// What lies where and what moved, as JSON; none without tiers.
+    pub fn tier_stats(&self) -> Option<String> {
+        let tiers = self.tiers.as_ref()?;
+        tiers.plugin.stats(&tiers.uri)
     }
 
     /// Puts the value of `key` into `value`; false where there is none.
@@ -272,6 +312,9 @@ impl Drop for Database {
             leveldb_readoptions_destroy(self.read);
             leveldb_writeoptions_destroy(self.write);
             leveldb_writeoptions_destroy(self.sync_write);
+            if let Some(tiers) = &self.tiers {
+                leveldb_env_destroy(tiers.env);
+            }
         }
     }
 }

@@ -1,7 +1,11 @@
-//! What cannot be called without `unsafe`: the C interface of LevelDB, and opening an LMDB
-//! environment. Everything else of this workspace is safe code.
+//! What cannot be called without `unsafe`: the C interface of LevelDB, opening an LMDB environment,
+//! and the plugins of hosts. Everything else of this workspace is safe code.
 
 pub mod lmdb_open;
+#[cfg(any(feature = "rocksdb", feature = "leveldb"))]
+pub mod plugin;
+#[cfg(feature = "rocksdb")]
+pub mod rocksdb_tiers;
 
 #[cfg(feature = "leveldb")]
 pub mod leveldb;

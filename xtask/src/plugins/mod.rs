@@ -16,7 +16,6 @@
 
 mod build;
 mod checks;
-pub mod keigo;
 mod rig;
 mod speedb;
 
@@ -151,9 +150,25 @@ fn folder() -> PathBuf {
     build::target().join("plugins")
 }
 
+/// Builds those of the hosts that the benchmark has; what programs that load plugins themselves
+/// have to find in their environment: the folder, and the shim, without which threads of a
+/// compaction do not know its level.
+pub fn for_programs() -> Vec<(&'static str, PathBuf)> {
+    let folder = folder();
+    if !rows_built(&[ROCKSDB_11, LEVELDB]) {
+        return Vec::new();
+    }
+    let shim = build::shim(&folder);
+    vec![("THERMOCLINE_PLUGINS", folder), ("LD_PRELOAD", shim)]
+}
+
 fn built() -> bool {
+    rows_built(&ROWS)
+}
+
+fn rows_built(rows: &[Row]) -> bool {
     let shared = report("libthermocline and the shim", build::shared(&folder()));
-    let rows = ROWS.iter().map(|row| report(row.name, build::row(row, &folder())));
+    let rows = rows.iter().map(|row| report(row.name, build::row(row, &folder())));
     rows.fold(shared, |all, passed| passed && all)
 }
 

@@ -2,6 +2,7 @@
 
 use crate::cell::{Cell, Purpose, SILENCE_S};
 use crate::figures::FigureArguments;
+use crate::keigo::KeigoArguments;
 use crate::memory::MemoryArguments;
 use crate::mynvm::MynvmArguments;
 use crate::plan::{Run, Space};
@@ -86,6 +87,9 @@ pub enum Task {
     /// The figures of MyNVM's evaluation: large memory, small memory, and that with a cache of
     /// blocks on the fast tier; needs root
     Mynvm(Box<MynvmArguments>),
+    /// The figures of Keigo's evaluation: RocksDB and LevelDB over tiers by our plugin, beside
+    /// themselves on one device; needs root
+    Keigo(Box<KeigoArguments>),
     /// The figures of SLM-DB's evaluation: an index in emulated persistent memory, beside LevelDB;
     /// needs root
     Slmdb(Box<SlmdbArguments>),

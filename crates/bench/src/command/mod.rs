@@ -8,7 +8,7 @@
 //!   memory   the most memory that is resident, by strain   (memory)
 //!   tiers, single, full, commit   comparisons on the rig      (scenarios)
 //!   prismdb  the paper's figures on the rig                   (figures)
-//!   spandb, mynvm, slmdb  those papers' figures on the rig    (spandb, mynvm, slmdb)
+//!   spandb, mynvm, keigo, slmdb  those papers' figures on the rig  (of the same names)
 //!   rig      two block devices and a memory limit             (rig)
 //!   generator, agree      what the harness costs              (generator, agree)
 //!   list, bound, report
@@ -26,8 +26,8 @@ use crate::scenarios::{self, Scenario, ScenarioArguments};
 use crate::store::EngineKind;
 use crate::workloads::{self, Plan, SETS};
 use crate::{
-    Failure, Outcome, agree, bound, cell, figures, generator, memory, mynvm, quick, rig, rows,
-    slmdb, spandb, value_sizes,
+    Failure, Outcome, agree, bound, cell, figures, generator, keigo, memory, mynvm, quick, rig,
+    rows, slmdb, spandb, value_sizes,
 };
 use arguments::{Arguments, BoundArguments, ReportArguments, RunArguments, Task};
 use clap::Parser;
@@ -102,6 +102,11 @@ fn run(arguments: Arguments, engines: &[&dyn EngineKind]) -> Outcome<bool> {
         Task::Mynvm(arguments) => {
             let context = (engines, &*program()?, started_s());
             let shown = mynvm::run(&arguments, context, &mut complain)?;
+            show_rows(shown, arguments.rows.json).map(|()| true)
+        }
+        Task::Keigo(arguments) => {
+            let context = (engines, &*program()?, started_s());
+            let shown = keigo::run(&arguments, context, &mut complain)?;
             show_rows(shown, arguments.rows.json).map(|()| true)
         }
         Task::Slmdb(arguments) => {

@@ -21,7 +21,9 @@ mod rows;
 use crate::Outcome;
 use crate::cell::Cell;
 use crate::command::arguments::example_cell;
-use crate::rows::{Context, Devices, Figure, Found, Outcomes, RowArguments, asked, parse_seconds};
+use crate::rows::{
+    Context, Devices, Figure, Found, Outcomes, RowArguments, Ways, asked, parse_seconds,
+};
 use crate::summary::Spread;
 use rows::{Group, PAPER, READS, Row};
 use thermocline_foundation::ByteSize;
@@ -147,7 +149,15 @@ pub fn run(
             Group::Rate => Ok(Cell { rate: Some(due(&sizes, found)?), ..cell }),
         }
     };
-    crate::rows::run(&PAPER, &arguments.rows, rows, sizes.devices(), &cell, context, say)
+    crate::rows::run(
+        &PAPER,
+        &arguments.rows,
+        rows,
+        sizes.devices(),
+        &Ways::cells(&cell),
+        context,
+        say,
+    )
 }
 
 /// The rows by figure, workload and name.

@@ -61,6 +61,15 @@ impl<G> Judged<G> {
         }
     }
 
+    /// A row that was measured by itself, once.
+    pub fn of_drill(row: &Row<G>, value: Result<f64, String>) -> Self
+    where
+        G: Clone,
+    {
+        let spread = |value| Spread { median: value, min: value, max: value };
+        Self { row: row.clone(), over: None, under: None, value: value.map(spread) }
+    }
+
     /// The row's name says that it was not measured on a device of the rig.
     pub fn name_plain(&mut self) {
         self.row.name = format!("plain/{}", self.row.name);

@@ -9,7 +9,7 @@
 //!   judged   medians, ratios, verdicts          report   table, `ratio` lines, JSON, pictures
 //! ```
 //! A row names the points that it needs, so a run has each point once however many rows of however
-//! many figures need it. What the rows are is a scenario's (`spandb`, `mynvm`, `slmdb`).
+//! many figures need it. What the rows are is a scenario's (`spandb`, `mynvm`, `keigo`, `slmdb`).
 //!
 //! Invariants:
 //! 1. Of several points over or under the line the best counts: a rival is shown at its best.
@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use thermocline_foundation::ByteSize;
 
-pub use run::{Context, Devices, MakeCell, run};
+pub use run::{Context, Devices, Drill, MakeCell, Stand, Ways, run};
 
 /// What ratios are against where nothing else is said.
 pub const ROCKSDB: &str = "rocksdb@fast";
@@ -203,7 +203,7 @@ pub struct Row<G> {
     pub name: String,
     /// How its cells are run.
     pub group: G,
-    /// Ours.
+    /// Ours; empty where no cell measures the row ([`Drill`]).
     pub over: Vec<Point>,
     /// What it is held against; empty: nothing.
     pub under: Vec<Point>,

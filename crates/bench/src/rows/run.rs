@@ -6,7 +6,7 @@ use super::report::{self, Sheet};
 use super::{Found, Missing, Outcomes, Paper, ROCKSDB, Row, RowArguments, is_ours};
 use crate::Outcome;
 use crate::cell::Cell;
-use crate::plan::Run;
+use crate::plan::{Launcher, Run};
 use crate::store::EngineKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -31,13 +31,45 @@ pub type Context<'a> = (&'a [&'a dyn EngineKind], &'a Path, u64);
 /// says why there is none.
 pub type MakeCell<'a, G> = dyn Fn(G, &Found<G>) -> Result<Cell, String> + 'a;
 
-/// Runs `rows`, whose groups have the cells that `cell` makes.
+/// Where a row that no cell measures is measured.
+#[allow(missing_debug_implementations, reason = "a launcher has none")]
+pub struct Stand<'a> {
+    /// The fast directory.
+    pub fast: &'a Path,
+    /// The slow one.
+    pub slow: &'a Path,
+    /// What is put around processes.
+    pub launcher: &'a dyn Launcher,
+    /// The program that runs cells.
+    pub program: &'a Path,
+}
+
+/// Measures a row that has no points: a sequence of processes, or no process at all.
+pub type Drill<'a, G> = dyn Fn(&Row<G>, &Stand<'_>) -> Outcome<f64> + 'a;
+
+/// How rows are measured.
+#[allow(missing_debug_implementations, reason = "functions have none")]
+pub struct Ways<'a, G> {
+    /// Those with points.
+    pub cell: &'a MakeCell<'a, G>,
+    /// Those without, once each, after all others.
+    pub drill: Option<&'a Drill<'a, G>>,
+}
+
+impl<'a, G> Ways<'a, G> {
+    /// All rows have points.
+    pub fn cells(cell: &'a MakeCell<'a, G>) -> Self {
+        Self { cell, drill: None }
+    }
+}
+
+/// Runs `rows`, whose groups have the cells that `ways` make.
 pub fn run<G: Copy + Ord + Debug>(
     paper: &Paper,
     arguments: &RowArguments,
     (mut rows, rounds): (Vec<Row<G>>, u32),
     devices: Devices,
-    cell: &MakeCell<'_, G>,
+    ways: &Ways<'_, G>,
     (engines, program, started_s): Context<'_>,
     say: &mut dyn FnMut(&str),
 ) -> Outcome<Outcomes> {
@@ -46,11 +78,12 @@ pub fn run<G: Copy + Ord + Debug>(
     if let Some(reason) = place.no_rig.as_ref().filter(|_| paper.emulated) {
         emulated(paper, &mut rows, reason, &mut missing);
     }
-    let leaves: Vec<&Row<G>> = rows.iter().flat_map(Row::leaves).collect();
-    let groups: BTreeSet<G> = leaves.iter().map(|row| row.group).collect();
+    let leaves = || rows.iter().flat_map(Row::leaves);
+    let groups: BTreeSet<G> =
+        leaves().filter(|row| !row.over.is_empty()).map(|row| row.group).collect();
     for group in groups {
-        let own: Vec<_> = leaves.iter().copied().filter(|row| row.group == group).collect();
-        let made = match cell(group, &found) {
+        let own: Vec<&Row<G>> = leaves().filter(|row| row.group == group).collect();
+        let made = match (ways.cell)(group, &found) {
             Ok(cell) => described(paper, arguments, group, cell, rounds, &place),
             Err(reason) => {
                 let points = own.iter().flat_map(|row| row.points());
@@ -58,7 +91,7 @@ pub fn run<G: Copy + Ord + Debug>(
                 continue;
             }
         };
-        let run = with_points(made, group, &own, engines, &mut missing);
+        let run = of_points(made, group, &own, engines, &mut missing);
         if run.pairs.as_ref().is_some_and(BTreeSet::is_empty) {
             continue;
         }
@@ -66,8 +99,13 @@ pub fn run<G: Copy + Ord + Debug>(
         found.insert(group, run.execute(engines, program, &*place.launcher, started_s, say)?);
     }
     let no_rig = place.no_rig.clone();
+    let drilled = drilled(&rows, ways, &place, program, say);
     place.taken_down()?;
-    let mut judged: Vec<_> = rows.iter().map(|row| judge_in(row, &found, &missing)).collect();
+    let judged = |row: &Row<G>| match drilled.get(&row.name) {
+        Some(value) => Judged::of_drill(row, value.clone()),
+        None => judge_in(row, &found, &missing),
+    };
+    let mut judged: Vec<_> = rows.iter().map(judged).collect();
     if no_rig.is_some() {
         judged.iter_mut().for_each(Judged::name_plain);
     }
@@ -78,6 +116,31 @@ pub fn run<G: Copy + Ord + Debug>(
         no_rig: no_rig.as_deref(),
     };
     report::written(&sheet, &judged, &found)
+}
+
+/// The rows without points and parts, by name.
+fn drilled<G>(
+    rows: &[Row<G>],
+    ways: &Ways<'_, G>,
+    place: &Place,
+    program: &Path,
+    say: &mut dyn FnMut(&str),
+) -> BTreeMap<String, Result<f64, String>> {
+    let (fast, slow) = (&*place.fast.path, &*place.slow.path);
+    let stand = Stand { fast, slow, launcher: &*place.launcher, program };
+    let mut values = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.over.is_empty() && row.parts.is_empty()) {
+        let value = match ways.drill {
+            Some(drill) => drill(row, &stand).map_err(|failure| failure.to_string()),
+            None => Err("nothing measures it".to_owned()),
+        };
+        match &value {
+            Ok(value) => say(&format!("{}: {value:.3}", row.name)),
+            Err(reason) => say(&format!("{}: {reason}", row.name)),
+        }
+        values.insert(row.name.clone(), value);
+    }
+    values
 }
 
 /// Our labels get a slow tier that is as slow as the device; others have no such driver.
@@ -136,7 +199,7 @@ fn described<G: Debug>(
 }
 
 /// `run` with the points of `rows` that can run; why the others cannot goes to `missing`.
-fn with_points<G: Copy + Ord>(
+fn of_points<G: Copy + Ord>(
     mut run: Run,
     group: G,
     rows: &[&Row<G>],
@@ -210,7 +273,7 @@ mod tests {
         let rows: Vec<_> = rows.iter().collect();
         let run = described(&PAPER, &arguments(&[]), 0u32, cell, 1, &place);
         let mut missing = BTreeMap::new();
-        let run = with_points(run, 0, &rows, &crate::engines::ALL, &mut missing);
+        let run = of_points(run, 0, &rows, &crate::engines::ALL, &mut missing);
         let pair = ("thermocline-leveled@fast".to_owned(), "ycsb-c".to_owned());
         assert_eq!(run.pairs.unwrap(), BTreeSet::from([pair]));
         assert_eq!(run.engines, ["thermocline-leveled@fast"]);

@@ -20,7 +20,7 @@ use crate::Outcome;
 use crate::cell::Cell;
 use crate::command::arguments::example_cell;
 use crate::rows::{
-    Context, Devices, Figure, Found, Outcomes, RowArguments, SMALLEST, asked, parse_seconds,
+    Context, Devices, Figure, Found, Outcomes, RowArguments, SMALLEST, Ways, asked, parse_seconds,
 };
 use crate::summary::Spread;
 use crate::values::{VALUE_BYTES_MAX, VALUE_BYTES_MIN};
@@ -222,7 +222,7 @@ pub fn run(
         }
     };
     let rows = (rows, sizes.rounds);
-    crate::rows::run(&PAPER, &arguments.rows, rows, devices, &cell, context, say)
+    crate::rows::run(&PAPER, &arguments.rows, rows, devices, &Ways::cells(&cell), context, say)
 }
 
 /// The rows by figure and name.

@@ -81,7 +81,7 @@ fn leveldb_has_our_memtable_and_in_a_row_of_its_own_our_region() {
     let plain = of("4/random-write/1KiB", true);
     let mut cached = of("4-cache/random-write/1KiB", true);
     let bytes = |label: &Label, option: &str| label.options[option].parse::<ByteSize>().unwrap().0;
-    assert_eq!(bytes(&plain, "write-buffer") >> 10, sizes.engine_bytes() / 12 >> 10);
+    assert_eq!(bytes(&plain, "write-buffer") >> 10, (sizes.engine_bytes() / 12) >> 10);
     let region = bytes(&ours, "persistent-memory");
     let memory = cached.take_memory().unwrap().unwrap().0;
     assert_eq!(memory >> 20, (sizes.engine_bytes() >> 20) + (region >> 20));

@@ -12,7 +12,7 @@ mod rows;
 use crate::Outcome;
 use crate::cell::Cell;
 use crate::command::arguments::example_cell;
-use crate::rows::{Context, Devices, Figure, Found, Outcomes, RowArguments, SMALLEST, asked};
+use crate::rows::{Context, Devices, Figure, Found, Outcomes, RowArguments, SMALLEST, Ways, asked};
 use rows::{Group, PAPER, Row};
 use std::collections::BTreeSet;
 use thermocline_foundation::ByteSize;
@@ -134,7 +134,15 @@ pub fn run(
     let sizes = Sizes::new(arguments);
     let devices = devices(&sizes, &rows);
     let cell = |group, _: &Found<Group>| Ok(sizes.cell(group, arguments.rows.seed));
-    crate::rows::run(&PAPER, &arguments.rows, (rows, sizes.rounds), devices, &cell, context, say)
+    crate::rows::run(
+        &PAPER,
+        &arguments.rows,
+        (rows, sizes.rounds),
+        devices,
+        &Ways::cells(&cell),
+        context,
+        say,
+    )
 }
 
 /// The rows by figure and name.

@@ -34,7 +34,8 @@ handle!(Tiers of Hosts, "the tiers");
 /// `hit_percent=90`, the share of reads that is enough for `files`; `profile=online` (default),
 /// which learns what devices can do from the host's traffic, or `fixed`; `cache_extent=8KiB`, a
 /// power of two up to 1 MiB, and
-/// `cache_size=4GiB`, what extents may take at most. In values `%XX` stands for a byte.
+/// `cache_size=4GiB`, what extents may take at most. For experiments `emulated=tlc-nvme` behind a
+/// tier makes it as slow as that device. In values `%XX` stands for a byte.
 /// `thermocline:///etc/app.toml` reads the same from a file.
 ///
 /// THERMOCLINE_INVALID names the part of the URI that is wrong.

@@ -11,7 +11,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 use thermocline_device::file_cache::extents::{self, Cached};
-use thermocline_device::{FileClass, Heat, Holds, NamedFile, Origin, Writer};
+use thermocline_device::{FileClass, Heat, Holds, HostUse, NamedFile, Origin, Writer};
 use thermocline_foundation::FileNumber;
 use thermocline_foundation::threads::catch_panic;
 
@@ -276,6 +276,43 @@ pub unsafe extern "C" fn thermocline_file_fill(
     let wanted = extents::Wanted { offset, len: len as usize, file: FileNumber(file) };
     // What is not taken is read again.
     drop(catch_panic(|| opened.file().fill(epoch, wanted, bytes)));
+}
+
+/// The host reads bytes of a file.
+pub const THERMOCLINE_USE_READ: i32 = 0;
+/// The host writes bytes of it.
+pub const THERMOCLINE_USE_WRITE: i32 = 1;
+/// The host makes it durable.
+pub const THERMOCLINE_USE_SYNC: i32 = 2;
+
+/// For experiments with a tier that is emulated (`emulated=DEVICE`): when its device would be done
+/// with what the host is about to do, of `len` bytes at `offset`; 0 where the device is a real one.
+/// The host does it, then calls `thermocline_file_wait` with that time.
+///
+/// `file` must not be NULL. `of` is one of THERMOCLINE_USE_*; for any other it is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thermocline_file_book(
+    file: *const File,
+    of: i32,
+    offset: u64,
+    len: usize,
+) -> u64 {
+    // SAFETY: the header asks for it.
+    let file = unsafe { &(*file).held().of };
+    let of = match of {
+        THERMOCLINE_USE_READ => HostUse::Read { offset, len },
+        THERMOCLINE_USE_WRITE => HostUse::Write { offset, len },
+        THERMOCLINE_USE_SYNC => HostUse::Sync,
+        _ => return 0,
+    };
+    file.book(of).unwrap_or(0)
+}
+
+/// Waits for a time that `thermocline_file_book` told. `file` must not be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thermocline_file_wait(file: *const File, due: u64) {
+    // SAFETY: the header asks for it.
+    unsafe { &(*file).held().of }.wait_until(due);
 }
 
 /// To be called when the host has made the file's bytes durable, before it relies on that: makes

@@ -13,12 +13,14 @@
 //!    timer makes unavoidable, and lateness never adds up, since times are booked at submission.
 //! 2. Data is where the wrapped driver keeps it: handles, names and locks are its own.
 //! 3. Syncs of the directory take the model's sync time; other directory operations take none.
+//! 4. What the device did is counted as the model has it, not as the device below did it.
 //!
 //! Threads: as the contract says; the device is one, however many queues there are.
 
 use super::model::{Access, DeviceModel, Position, Schedule};
 use crate::driver::{
-    Completion, DirectoryId, DirectoryLock, Driver, Entry, Handle, Operation, Queue, Request, Space,
+    Completion, DeviceCounts, DirectoryId, DirectoryLock, Driver, Entry, Handle, HostUse,
+    Operation, Queue, Request, Space,
 };
 use crate::error::Result;
 use std::cell::Cell;
@@ -59,6 +61,19 @@ impl EmulatedDriver {
 }
 
 impl Device {
+    /// Books what a program does itself.
+    fn book_use(&self, file: usize, of: HostUse) -> u64 {
+        let position = |offset| Position { file, offset };
+        let access = match of {
+            HostUse::Read { offset, len } => Access::Read { position: position(offset), len },
+            HostUse::Write { offset, len } => {
+                Access::Write { position: position(offset), len, durable: false }
+            }
+            HostUse::Sync => Access::Sync,
+        };
+        self.schedule.schedule(self.clock.now_ns(), access)
+    }
+
     /// Books `operation` and says when it is done.
     fn book(&self, file: &Handle, operation: &Operation) -> u64 {
         // Handles are told apart by address: one that is reused only misjudges one disk seek.
@@ -247,6 +262,18 @@ impl Driver for EmulatedDriver {
         self.inner.directory_id()
     }
 
+    fn device_counts(&self) -> Option<DeviceCounts> {
+        Some(self.device.schedule.counts(self.device.clock.now_ns()))
+    }
+
+    fn book(&self, file: usize, of: HostUse) -> Option<u64> {
+        Some(self.device.book_use(file, of))
+    }
+
+    fn wait_until(&self, due_ns: u64) {
+        self.device.wait_until(due_ns);
+    }
+
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
         Ok(Box::new(EmulatedQueue {
             inner: self.inner.queue(depth)?,
@@ -350,6 +377,25 @@ mod tests {
         clock.sleep(Duration::from_secs(1));
         assert_eq!((queue.reap(0, &mut done), queue.in_flight()), (1, 0));
         assert_eq!(done.iter().map(|done| done.tag).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn what_a_program_does_itself_takes_the_device_s_time_and_is_counted() {
+        let (driver, clock, file) = emulated(Profile::Gp3);
+        let of = HostUse::Write { offset: 0, len: 3_000_000 };
+        let due = driver.book(1, of).unwrap();
+        assert_eq!((due, clock.now_ns()), (10_700_000, 0), "it is booked, and nothing waits yet");
+        driver.wait_until(due);
+        assert_eq!(clock.now_ns(), due);
+        clock.sleep(Duration::from_secs(1));
+        driver.execute(&file, read(3_000)).result.unwrap();
+        let counts = driver.device_counts().unwrap();
+        assert_eq!((counts.read_bytes, counts.written_bytes), (3_000, 3_000_000));
+        assert_eq!(counts.busy_ns, 10_700_000 + 710_000, "the second in between was idle");
+        let due = driver.book(1, HostUse::Sync).unwrap();
+        assert_eq!(due, clock.now_ns() + 700_000);
+        assert_eq!(driver.device_counts().unwrap().busy_ns, counts.busy_ns, "it is not over yet");
+        assert_eq!(MemoryDriver::new().book(1, of), None);
     }
 
     #[test]

@@ -27,6 +27,7 @@
 //! Threads: `schedule` may be called from any.
 
 use super::write_curve::{WriteCurve, WriteQueue};
+use crate::driver::DeviceCounts;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -99,6 +100,9 @@ struct Booked {
     /// When the newest sync that was booked starts and ends.
     sync: (u64, u64),
     head: Option<Position>,
+    /// What was asked for, and when the last of it is done.
+    counts: DeviceCounts,
+    busy_until_ns: u64,
 }
 
 /// A modelled device in use.
@@ -124,15 +128,37 @@ impl Schedule {
     pub(crate) fn new(model: DeviceModel) -> Self {
         let channels = (0..model.channels.max(1)).map(|_| Reverse(0)).collect();
         let (reads, writes, curved) = (Lane::default(), Lane::default(), WriteQueue::default());
-        let booked = Booked { channels, reads, writes, curved, sync: (0, 0), head: None };
+        let booked = Booked {
+            channels,
+            reads,
+            writes,
+            curved,
+            sync: (0, 0),
+            head: None,
+            counts: DeviceCounts::default(),
+            busy_until_ns: 0,
+        };
         Self { model, booked: Mutex::new(booked) }
+    }
+
+    /// What the device has done by `now_ns`; bytes count once they are asked for.
+    pub(crate) fn counts(&self, now_ns: u64) -> DeviceCounts {
+        let booked = self.booked.lock();
+        let to_come = booked.busy_until_ns.saturating_sub(now_ns);
+        let busy_ns = booked.counts.busy_ns.saturating_sub(to_come);
+        DeviceCounts { busy_ns, ..booked.counts }
     }
 
     /// Books `access`, asked at `now_ns`, and says when it is done.
     pub(crate) fn schedule(&self, now_ns: u64, access: Access) -> u64 {
-        let model = &self.model;
         let mut booked = self.booked.lock();
-        let booked = &mut *booked;
+        let done = self.book(&mut booked, now_ns, access);
+        booked.counted(now_ns, access, done);
+        done
+    }
+
+    fn book(&self, booked: &mut Booked, now_ns: u64, access: Access) -> u64 {
+        let model = &self.model;
         let (position, len) = match access {
             Access::Sync => return booked.sync(now_ns, latency_ns(model.sync_latency)),
             Access::Read { position, len } | Access::Write { position, len, .. } => (position, len),
@@ -167,6 +193,18 @@ impl Schedule {
 }
 
 impl Booked {
+    fn counted(&mut self, now: u64, access: Access, done: u64) {
+        match access {
+            Access::Read { len, .. } => self.counts.read_bytes += len as u64,
+            Access::Write { len, .. } => self.counts.written_bytes += len as u64,
+            Access::Sync => {}
+        }
+        // Invariant 1: what is asked for later begins later.
+        let from = self.busy_until_ns.max(now);
+        self.counts.busy_ns = self.counts.busy_ns.saturating_add(done.saturating_sub(from));
+        self.busy_until_ns = self.busy_until_ns.max(done);
+    }
+
     /// When a sync asked for at `now` is done: with the one that is to follow, or as the next.
     fn sync(&mut self, now: u64, latency: u64) -> u64 {
         let (start, done) = self.sync;

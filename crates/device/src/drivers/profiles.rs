@@ -6,13 +6,15 @@
 
 use super::model::DeviceModel;
 use super::write_curve::WriteCurve;
+use serde::Deserialize;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration as Span;
 use thermocline_foundation::{ByteSize, Duration};
 
 /// A named device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(try_from = "String")]
 pub enum Profile {
     /// Intel Optane SSD DC P5800X: 6 us for a 4 KiB random read (PrismDB, table 1); 7.2 GB/s
     /// read, 6.2 GB/s write and 1.5 million random reads a second (vendor's data sheet, 1.6 TB).
@@ -118,6 +120,14 @@ impl Profile {
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+impl TryFrom<String> for Profile {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
     }
 }
 

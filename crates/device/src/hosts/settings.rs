@@ -14,6 +14,7 @@
 //!
 //! Threads: plain functions.
 
+use crate::drivers::{DriverSpec, Profile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file_cache::trigger::HIT_PERCENT;
 use crate::names::ExtentSettings;
@@ -37,6 +38,10 @@ pub struct HostTier {
     pub path: PathBuf,
     /// Bytes that files of the host may take there.
     pub capacity: ByteSize,
+    /// The device that it is to be as slow as, for experiments; none: the one that it is. The
+    /// host's own reads and writes are held back for as long as that one would take.
+    #[serde(default)]
+    pub emulated: Option<Profile>,
 }
 
 /// The tiers of all host directories that are opened with them, and what decides between them.
@@ -160,6 +165,7 @@ impl HostSettings {
             let value = decoded(value)?;
             match key {
                 "tier" => settings.tiers.push(tier(&value)?),
+                "emulated" => emulated(&mut settings.tiers, &value)?,
                 "placement" => settings.placement = value.parse()?,
                 "move_threads" => settings.move_threads = move_threads(&value)?,
                 "cache" => settings.cache = cache(&value)?,
@@ -168,8 +174,8 @@ impl HostSettings {
                 "cache_extent" => settings.cache_extent = size(key, &value)?,
                 "cache_size" => settings.cache_size = Some(size(key, &value)?),
                 _ => {
-                    let known = "there are tier, placement, move_threads, cache, hit_percent, \
-                                 profile, cache_extent and cache_size";
+                    let known = "there are tier, emulated, placement, move_threads, cache, \
+                                 hit_percent, profile, cache_extent and cache_size";
                     return Err(invalid(format!("there is no setting '{key}'; {known}")));
                 }
             }
@@ -236,7 +242,10 @@ impl HostSettings {
         let spec = |tier: &HostTier| TierSpec {
             path: if tier.path == Path::new(HOME) { directory } else { &tier.path }.to_owned(),
             capacity: tier.capacity,
-            driver: "posix".to_owned(),
+            driver: match tier.emulated {
+                None => DriverSpec::Posix.to_string(),
+                Some(device) => DriverSpec::Emulated(device).to_string(),
+            },
         };
         self.tiers.iter().map(spec).collect()
     }
@@ -247,7 +256,15 @@ fn tier(value: &str) -> Result<HostTier> {
         invalid(format!("tier={value} has no capacity; write tier=PATH:CAPACITY, such as 20GiB"))
     })?;
     let capacity = capacity.parse().map_err(|error| invalid(format!("tier={value}: {error}")))?;
-    Ok(HostTier { path: PathBuf::from(path), capacity })
+    Ok(HostTier { path: PathBuf::from(path), capacity, emulated: None })
+}
+
+/// Of the tier that was named last.
+fn emulated(tiers: &mut [HostTier], value: &str) -> Result<()> {
+    let device = value.parse().map_err(|error| invalid(format!("emulated={value}: {error}")))?;
+    let no_tier = || invalid(format!("emulated={value} comes before its tier"));
+    tiers.last_mut().ok_or_else(no_tier)?.emulated = Some(device);
+    Ok(())
 }
 
 fn move_threads(value: &str) -> Result<Option<u16>> {
@@ -342,6 +359,18 @@ mod tests {
     }
 
     #[test]
+    fn a_tier_is_as_slow_as_the_device_that_is_named_behind_it() {
+        let query = "tier=/a:1GB&emulated=dcpmm-tenth&tier=home:1GB";
+        let of_query = HostSettings::of_query(query).unwrap();
+        let drivers: Vec<String> =
+            of_query.specs(Path::new("/db")).into_iter().map(|spec| spec.driver).collect();
+        assert_eq!(drivers, ["emulated-dcpmm-tenth", "posix"]);
+        let text = "[[tiers]]\npath = \"/a\"\ncapacity = \"1 GB\"\nemulated = \"dcpmm-tenth\"\n\
+                    [[tiers]]\npath = \"home\"\ncapacity = \"1 GB\"\n";
+        assert_eq!(HostSettings::of_toml(text).unwrap(), of_query);
+    }
+
+    #[test]
     fn what_is_wrong_with_a_uri_is_named() {
         for (uri, expected) in [
             ("rocks://?tier=home:1GB", "does not begin with thermocline://"),
@@ -353,6 +382,8 @@ mod tests {
             ("thermocline://?tier=a:1GB", "the tier a is neither home nor a path from the root"),
             ("thermocline://?tier=home:0", "the tier home has no capacity"),
             ("thermocline://?placement=room", "no tier is named"),
+            ("thermocline://?emulated=sata&tier=home:1GB", "emulated=sata comes before its tier"),
+            ("thermocline://?tier=home:1GB&emulated=floppy", "not an emulated device"),
             ("thermocline://?tier=home:1GB&placement=best", "no placement 'best'"),
             ("thermocline://?tier=home:1GB&placement=bandwidth", "take room or parallelism"),
             ("thermocline://?tier=home:1GB&move_threads=0", "out of range: 1 to 16"),

@@ -10,6 +10,7 @@
 use super::Host;
 use super::extents::Known;
 use super::listing::{Place, Reading};
+use crate::driver::{Driver, HostUse};
 use crate::error::Result;
 use crate::load::Writing;
 use std::path::PathBuf;
@@ -92,6 +93,22 @@ impl NamedFile {
         self.reading.last_epoch.store(epoch, Ordering::Relaxed);
         self.reading.reads.fetch_add(1, Ordering::Relaxed);
         self.host.served[self.served_by()].add(1);
+    }
+
+    /// Where its tier's device is emulated: when that would be done with what the host is about to
+    /// do. The host then [waits](NamedFile::wait_until). None for a real device.
+    pub fn book(&self, of: HostUse) -> Option<u64> {
+        self.device().book(std::ptr::from_ref(self).addr(), of)
+    }
+
+    /// Waits until a time that [`NamedFile::book`] told.
+    pub fn wait_until(&self, due_ns: u64) {
+        self.device().wait_until(due_ns);
+    }
+
+    /// A file that is written has no copy: it is written where its reads are served.
+    fn device(&self) -> &dyn Driver {
+        &**self.host.rooms[self.served_by()].tier.driver()
     }
 
     /// Where the host opens it, to read, or to write while it has a [`Writer`](super::Writer).

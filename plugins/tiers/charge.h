@@ -1,0 +1,30 @@
+// What a host does to a file on a tier that is emulated (`emulated=DEVICE`) takes as long as that
+// device would: the time is booked before, and waited for after it. On a real device nothing is.
+//
+// Threads: any; one charge is one thread's.
+#pragma once
+
+#include <thermocline_tiers.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace thermocline {
+
+class Charge {
+ public:
+  // `file` is NULL where it is closed already; `of` is one of THERMOCLINE_USE_*.
+  Charge(const thermocline_file* file, int32_t of, uint64_t offset, size_t len)
+      : file_(file), due_(file == nullptr ? 0 : thermocline_file_book(file, of, offset, len)) {}
+  ~Charge() {
+    if (due_ != 0) thermocline_file_wait(file_, due_);
+  }
+  Charge(const Charge&) = delete;
+  Charge& operator=(const Charge&) = delete;
+
+ private:
+  const thermocline_file* const file_;
+  const uint64_t due_;
+};
+
+}  // namespace thermocline
