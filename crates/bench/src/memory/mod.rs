@@ -215,7 +215,7 @@ mod tests {
             counted_bytes: 1 << 20,
             bound_bytes: bound(memory),
         };
-        assert_eq!(bound(memory) >> 20, 173);
+        assert_eq!(bound(memory) >> 20, 174);
         assert_eq!(row(bound(memory)).verdict(), "reached");
         assert_eq!(row(bound(memory) + 1).verdict(), "missed");
         let text = shown(&[row(150 << 20)], memory);
