@@ -109,6 +109,10 @@ static void files(thermocline_tiers *tiers) {
     CHECK(thermocline_file_read_cached(other, epoch, 0, bytes, sizeof bytes, &wanted) == -1);
     CHECK(wanted.len == 0);
     thermocline_file_fill(other, epoch, &wanted, bytes, sizeof bytes);
+    /* No tier is emulated. */
+    CHECK(thermocline_file_book(other, THERMOCLINE_USE_READ, 0, 4096) == 0);
+    CHECK(thermocline_file_book(other, -1, 0, 4096) == 0);
+    thermocline_file_wait(other, 0);
     INVALID(thermocline_file_continue_elsewhere(other, 4, &why));
     thermocline_file_close(other);
     OK(thermocline_tiers_open_file_to_write(tiers, at("db/1.sst"), &other, &why));
