@@ -22,10 +22,10 @@ namespace {
 
 constexpr int kNoHint = -1;
 
-size_t LengthOf(const FSReadRequest* requests, size_t count) {
-  size_t len = 0;
-  for (const FSReadRequest* one = requests; one != requests + count; ++one) len += one->len;
-  return len;
+void AddAll(Charge* charge, const FSReadRequest* requests, size_t count) {
+  for (const FSReadRequest* one = requests; one != requests + count; ++one) {
+    charge->Add(THERMOCLINE_USE_READ, one->offset, one->len);
+  }
 }
 
 // The requests of one call that the host has to read, at once. Takes no memory as long as these are
@@ -64,8 +64,8 @@ class ReadsByHost {
   IOStatus Run(rocksdb::FSRandomAccessFile& host, const thermocline_file* file, uint64_t epoch,
                const IOOptions& options, IODebugContext* dbg) {
     if (of_host_.empty()) return IOStatus::OK();
-    const Charge charge(file, THERMOCLINE_USE_READ, of_host_.front().offset,
-                        LengthOf(of_host_.data(), of_host_.size()));
+    Charge charge(file);
+    AddAll(&charge, of_host_.data(), of_host_.size());
     const IOStatus status = host.MultiRead(of_host_.data(), of_host_.size(), options, dbg);
     for (size_t at = 0; at < of_host_.size(); ++at) {
       FSReadRequest& read = of_host_[at];
@@ -82,6 +82,7 @@ class ReadsByHost {
         one.result = Slice(one.scratch, got);
         one.status = IOStatus::OK();
       } else {
+        charge.Add(THERMOCLINE_USE_READ, one.offset, one.len);
         one.status = host.Read(one.offset, one.len, options, &one.result, one.scratch, dbg);
       }
     }
@@ -189,7 +190,9 @@ IOStatus TieredRandomAccessFile::MultiRead(FSReadRequest* requests, size_t count
   // The file that is open now is that of this epoch, or a later one: then nothing is filled in.
   const uint64_t epoch = epoch_.load();
   const auto now = current_.Now();
-  if (options_.use_mmap_reads || count == 0) {
+  Charge charge(file_.get());
+  if (options_.use_mmap_reads) {
+    AddAll(&charge, requests, count);
     return now->MultiRead(requests, count, options, dbg);
   }
   const size_t alignment = now->use_direct_io() ? GetRequiredBufferAlignment() : 1;
@@ -206,8 +209,7 @@ IOStatus TieredRandomAccessFile::MultiRead(FSReadRequest* requests, size_t count
     reads.Add(one, std::move(asked));
   }
   if (reads.AreAsTheyWere()) {
-    const Charge charge(file_.get(), THERMOCLINE_USE_READ, requests->offset,
-                        LengthOf(requests, count));
+    AddAll(&charge, requests, count);
     return now->MultiRead(requests, count, options, dbg);
   }
   return reads.Run(*now, file_.get(), epoch, options, dbg);

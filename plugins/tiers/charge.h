@@ -6,6 +6,7 @@
 
 #include <thermocline_tiers.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -14,17 +15,25 @@ namespace thermocline {
 class Charge {
  public:
   // `file` is NULL where it is closed already; `of` is one of THERMOCLINE_USE_*.
-  Charge(const thermocline_file* file, int32_t of, uint64_t offset, size_t len)
-      : file_(file), due_(file == nullptr ? 0 : thermocline_file_book(file, of, offset, len)) {}
+  Charge(const thermocline_file* file, int32_t of, uint64_t offset, size_t len) : Charge(file) {
+    Add(of, offset, len);
+  }
+  explicit Charge(const thermocline_file* file) : file_(file) {}
   ~Charge() {
     if (due_ != 0) thermocline_file_wait(file_, due_);
   }
   Charge(const Charge&) = delete;
   Charge& operator=(const Charge&) = delete;
 
+  // One more request of the same call: the device has all of them at once.
+  void Add(int32_t of, uint64_t offset, size_t len) {
+    if (file_ == nullptr) return;
+    due_ = std::max(due_, thermocline_file_book(file_, of, offset, len));
+  }
+
  private:
   const thermocline_file* const file_;
-  const uint64_t due_;
+  uint64_t due_ = 0;
 };
 
 }  // namespace thermocline

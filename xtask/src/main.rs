@@ -129,6 +129,7 @@ fn planted() -> bool {
         "dictionaries",
         "names",
         "region",
+        "repair",
     ];
     // One build for both.
     let packages = ["thermocline-simulation", "thermocline-pmem"];

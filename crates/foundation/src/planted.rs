@@ -418,6 +418,11 @@ bugs! {
     /// Dictionary not bound to its table · the cache knows a prepared dictionary by no table, so
     /// blocks of one meet that of another · two tables with dictionaries, reads.
     DictionaryOfOtherTable,
+    /// Losses are said · a repair plans the same and names nothing as lost · a damaged record.
+    RepairNamesNothing,
+    /// Repair takes effect at once · old files are deleted before the manifest that does without
+    /// them is there · a damaged table, a power cut in between.
+    RepairDeletesFirst,
     /// Names over links · a link replaces another before what it names is synced · a file is
     /// renamed over another before its own sync, power cut.
     LinkSwitchedUnsynced,

@@ -42,7 +42,7 @@ pub fn run(
             .map_err(|why| format!("nothing to repair, but {why}"))?;
         return Ok(Outcome::Harmless);
     }
-    let cut = Arc::new(Cut::new(fixture));
+    let cut = Arc::new(Cut::new(fixture, damage));
     machine.devices.watch(Some(Arc::clone(&cut) as Arc<dyn Watcher>));
     let plan = repair(&machine)?;
     machine.devices.watch(None);
@@ -129,6 +129,9 @@ fn compare(known: &Known, db: &Db, plan: &RepairPlan) -> Result<(), Violation> {
         })
     };
     let shown = scan(db).map_err(|error| format!("a scan: {error}"))?;
+    if let Some((key, _)) = shown.iter().find(|(key, value)| !known.has_had(key, value)) {
+        return Err(format!("{} has what it never had", key.escape_ascii()));
+    }
     let mut unnamed = 0;
     for number in 0..known.keys {
         let key = key(number);
@@ -138,9 +141,6 @@ fn compare(known: &Known, db: &Db, plan: &RepairPlan) -> Result<(), Violation> {
         }
         if found.as_deref() == known.model().get(&key).map(Vec::as_slice) {
             continue;
-        }
-        if found.as_deref().is_some_and(|value| !known.has_had(&key, value)) {
-            return Err(format!("{} has what it never had", key.escape_ascii()));
         }
         unnamed += usize::from(!is_named(&key));
     }
@@ -166,8 +166,9 @@ struct Chosen {
 impl Cut {
     /// What a process that was killed had not synced would be lost with the power, and no repair
     /// could know.
-    fn new(fixture: &Fixture) -> Self {
-        let random = Random::new(mix(fixture.seed() ^ 0xC07));
+    fn new(fixture: &Fixture, damage: &Damage) -> Self {
+        let (at, kind) = damage.place();
+        let random = Random::new(mix(fixture.seed() ^ mix(at ^ (kind << 48))));
         let chosen = Mutex::new(Chosen { random, changes: 0, image: None });
         Self { is_power: !fixture.is_killed(), chosen }
     }

@@ -63,6 +63,9 @@ const FOUND_BY_CACHE_SCRIPTS: [Planted; 6] = [
 /// `tests/dictionaries.rs` finds it.
 const FOUND_BY_DICTIONARY_SCRIPTS: [Planted; 1] = [Planted::DictionaryOfOtherTable];
 
+/// Of repairs; `tests/repair.rs` finds them.
+const FOUND_BY_REPAIRS: [Planted; 2] = [Planted::RepairNamesNothing, Planted::RepairDeletesFirst];
+
 /// Bugs of the region of persistent memory, which no store here has; the tests of `crates/pmem`
 /// find them, schedules of it, `crates/engine/tests/persistent_memory`, and `tests/region.rs`.
 const FOUND_BY_PMEM: [Planted; 15] = [
@@ -111,6 +114,7 @@ fn every_planted_bug_is_found() {
             || FOUND_BY_PMEM.contains(bug)
             || FOUND_BY_CACHE_SCRIPTS.contains(bug)
             || FOUND_BY_DICTIONARY_SCRIPTS.contains(bug)
+            || FOUND_BY_REPAIRS.contains(bug)
             || FOUND_BY_NAMES.contains(bug);
         listed.contains(bug) || elsewhere
     };

@@ -305,14 +305,15 @@ pub unsafe extern "C" fn thermocline_file_book(
         THERMOCLINE_USE_SYNC => HostUse::Sync,
         _ => return 0,
     };
-    file.book(of).unwrap_or(0)
+    catch_panic(|| file.book(of)).unwrap_or_default().unwrap_or(0)
 }
 
 /// Waits for a time that `thermocline_file_book` told. `file` must not be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thermocline_file_wait(file: *const File, due: u64) {
     // SAFETY: the header asks for it.
-    unsafe { &(*file).held().of }.wait_until(due);
+    let file = unsafe { &(*file).held().of };
+    drop(catch_panic(|| file.wait_until(due)));
 }
 
 /// To be called when the host has made the file's bytes durable, before it relies on that: makes

@@ -106,9 +106,12 @@ impl NamedFile {
         self.device().wait_until(due_ns);
     }
 
-    /// A file that is written has no copy: it is written where its reads are served.
+    /// A file that is written has no copy: it is written where its reads are served. The room of
+    /// files at home is a plain directory; its tier may be emulated.
     fn device(&self) -> &dyn Driver {
-        &**self.host.rooms[self.served_by()].tier.driver()
+        let at = self.served_by();
+        let tier = self.host.identities.get(at).unwrap_or(&self.host.rooms[at].tier);
+        &**tier.driver()
     }
 
     /// Where the host opens it, to read, or to write while it has a [`Writer`](super::Writer).

@@ -41,7 +41,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tables::TableFound;
 use thermocline_device::{FileKind, TierIndex, TieredFiles};
-use thermocline_foundation::FileNumber;
+use thermocline_foundation::{FileNumber, Planted, planted};
 use thermocline_table::BlockCache;
 
 /// Memory for blocks of tables while they are looked at.
@@ -172,7 +172,10 @@ impl Found {
     }
 
     fn plan(&mut self) -> RepairPlan {
-        let steps = self.pieces().map(|piece| piece.step.clone()).collect();
+        let mut steps: Vec<_> = self.pieces().map(|piece| piece.step.clone()).collect();
+        if planted(Planted::RepairNamesNothing) {
+            steps.iter_mut().for_each(|step| step.lost.clear());
+        }
         RepairPlan { files: self.files, bytes: self.bytes, steps }
     }
 }
@@ -306,10 +309,16 @@ impl Subject {
             older_versions: restored.older_versions,
             ..Edit::of_state(state, slots, *log_floor, *last_sequence)
         };
-        restored.manifest.write_afresh(&edit)?;
         let old_logs = replacing.iter().flat_map(|_| found.logs.numbers.iter().copied());
         let old_tables = found.tables.iter().map(TableFound::number);
         let old: Vec<_> = old_logs.chain(old_tables).collect();
-        Ok(self.files.delete_files(&old)?)
+        if planted(Planted::RepairDeletesFirst) {
+            self.files.delete_files(&old)?;
+        }
+        restored.manifest.write_afresh(&edit)?;
+        if !planted(Planted::RepairDeletesFirst) {
+            self.files.delete_files(&old)?;
+        }
+        Ok(())
     }
 }

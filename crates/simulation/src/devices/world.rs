@@ -308,12 +308,15 @@ impl World {
     }
 
     /// A file whose name is a number must have a new one, whatever crashes there were: checksums
-    /// are bound to it. Not so a table's copy on another tier, which may be made again and again.
+    /// are bound to it. Not so a table's copy on another tier, nor what a repair keeps of damaged
+    /// files, which may be made again and again.
     pub(super) fn require_new(&mut self, directory: &Path, name: &str) {
         let others = self.directories.iter().filter(|(path, _)| *path != directory);
         let is_copy = name.ends_with(".table")
             && others.map(|(_, other)| other).any(|other| other.live.contains_key(name));
-        if name.starts_with(|first: char| first.is_ascii_digit()) && !is_copy {
+        let is_kept = directory.ends_with("lost");
+        let is_number = name.starts_with(|first: char| first.is_ascii_digit());
+        if is_number && !is_copy && !is_kept {
             let is_new = Arc::make_mut(&mut self.numbered).insert((directory.into(), name.into()));
             assert!(is_new, "the number of {name} in {} is used twice", directory.display());
         }

@@ -1,0 +1,47 @@
+//! Repairs of drawn damages in a few databases; they find the planted bugs of repair.
+#![allow(clippy::unwrap_used)]
+
+#[cfg(feature = "planted-bugs")]
+use thermocline_foundation::{Planted, planted::with};
+use thermocline_simulation::repair;
+use thermocline_simulation::rot::{Fixture, Outcome};
+
+/// Of `leveled` and `hybrid`, closed in good order.
+const SEEDS: [u64; 3] = [1, 3, 4];
+/// Damages of each.
+const DAMAGES: usize = 60;
+
+/// How many damages were repaired.
+fn repaired() -> Result<u64, String> {
+    let mut repaired = 0;
+    for seed in SEEDS {
+        let fixture = Fixture::new(seed)?;
+        let damages = fixture.damages();
+        for (place, damage) in damages.iter().step_by(damages.len() / DAMAGES + 1) {
+            let outcome = repair::run(&fixture, &place.0, &place.1, damage)
+                .map_err(|why| format!("seed {seed}, {damage:?} of {}: {why}", place.1))?;
+            repaired += u64::from(outcome == Outcome::Reported);
+        }
+    }
+    Ok(repaired)
+}
+
+#[test]
+fn what_is_damaged_is_repaired_and_what_is_lost_is_named() {
+    let repaired = repaired().unwrap();
+    assert!(repaired > 60, "{repaired} repairs");
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_repair_that_names_nothing_is_found() {
+    let found = with(Planted::RepairNamesNothing, repaired);
+    assert!(found.is_err(), "{found:?}");
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn old_files_that_go_before_the_manifest_are_found() {
+    let found = with(Planted::RepairDeletesFirst, repaired);
+    assert!(found.is_err(), "{found:?}");
+}
