@@ -194,9 +194,10 @@ impl Schedule {
 
 impl Booked {
     fn counted(&mut self, now: u64, access: Access, done: u64) {
+        let add = |count: &mut u64, len: usize| *count = count.saturating_add(len as u64);
         match access {
-            Access::Read { len, .. } => self.counts.read_bytes += len as u64,
-            Access::Write { len, .. } => self.counts.written_bytes += len as u64,
+            Access::Read { len, .. } => add(&mut self.counts.read_bytes, len),
+            Access::Write { len, .. } => add(&mut self.counts.written_bytes, len),
             Access::Sync => {}
         }
         // Invariant 1: what is asked for later begins later.

@@ -4,7 +4,7 @@ use crate::support::{Place, class, devices, policy, put};
 use std::fs;
 use std::io::Write as _;
 use std::sync::atomic::Ordering::Acquire;
-use thermocline_device::{ErrorKind, Names, TierIndex};
+use thermocline_device::{ErrorKind, HostUse, Names, TierIndex};
 use thermocline_foundation::ByteSize;
 
 /// As a host opens a file to write on.
@@ -38,6 +38,25 @@ fn a_table_that_is_being_written_moves_when_that_has_ended() {
     assert!(place.on_tier("fast").is_empty());
     assert_eq!(fs::read(place.path("db/a.sst")).unwrap(), b"first, then, at last");
     assert_eq!(names.counts().moved_by_level, 1);
+}
+
+/// Home's files are written past any driver, but as slowly as its tier says.
+#[test]
+fn what_a_host_does_is_booked_where_its_tier_is_emulated() {
+    for emulated in ["fast", "db"] {
+        let place = Place::new();
+        let mut tiers = [place.spec("fast", ByteSize::gib(1)), place.spec("db", ByteSize::gib(1))];
+        let slow = tiers.iter_mut().find(|tier| tier.path == place.path(emulated)).unwrap();
+        slow.driver = "emulated-tlc-nvme".to_owned();
+        let names = Names::make(devices(), &place.path("db"), &tiers, policy()).unwrap();
+        for (name, level, tier) in [("a.sst", 0, "fast"), ("b.sst", 6, "db")] {
+            let writer = names.create(name, class(name, level)).unwrap();
+            assert!(writer.place().starts_with(place.path(tier)), "{}", writer.place().display());
+            let booked = writer.book(HostUse::Sync);
+            assert_eq!(booked.is_some(), tier == emulated, "{name}: {booked:?}");
+            writer.wait_until(booked.unwrap_or(0));
+        }
+    }
 }
 
 #[test]
