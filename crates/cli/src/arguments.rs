@@ -6,7 +6,7 @@ use crate::output::Output;
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use thermocline::{PersistentMemory, Preset, Tier};
+use thermocline::{PersistentMemory, Preset, Tier, WhichTier};
 use thermocline_foundation::ByteSize;
 
 const EXAMPLES: &str = "\
@@ -79,6 +79,10 @@ fn parse_region(text: &str) -> Result<PersistentMemory, String> {
 
 fn parse_tier(text: &str) -> Result<Tier, String> {
     Tier::parse(text).map_err(|error| error.to_string())
+}
+
+fn parse_which_tier(text: &str) -> Result<WhichTier, String> {
+    Ok(text.parse().map_or_else(|_| WhichTier::Path(text.into()), WhichTier::Place))
 }
 
 fn parse_preset(text: &str) -> Result<Preset, String> {
@@ -318,13 +322,15 @@ pub struct Stats {
 /// Arguments of `tiers`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without an action: the tiers of the database that --db names. The actions are for a directory of
-another program (RocksDB, LevelDB) whose files lie over tiers by links; --db means nothing to them,
-and --tier says where each of its tiers is now. No host may write there during export, migrate and
-rehome.
+Without an action: the tiers of the database that --db names. add, remove and replace change their
+list; the database is not open meanwhile. The other actions are for a directory of another program
+(RocksDB, LevelDB) whose files lie over tiers by links; --db means nothing to them, and --tier says
+where each of its tiers is now. No host may write there during export, migrate and rehome.
 
 Examples:
   thermocline tiers --db store
+  thermocline tiers --db store add /mnt/nvme/store:40GiB --at 0
+  thermocline tiers --db store replace 1 /mnt/new/store
   thermocline tiers show /var/lib/app/db
   thermocline tiers export /var/lib/app/db
   thermocline tiers rehome /var/lib/app/db-copy --tier /mnt/nvme/copy:20GiB")]
@@ -337,9 +343,25 @@ pub struct Tiers {
 /// What can be done with a directory of another program.
 #[derive(Debug, Subcommand)]
 pub enum TiersAction {
-    /// List its files, where each lies and what it takes
+    /// Add a tier to the database that --db names, as the slowest or at place N
+    Add(TierAdd),
+    /// Remove a tier of it; its files go to the others first
+    Remove {
+        /// Its directory, or its place, 0 for the fastest
+        #[arg(value_name = "PATH|N", value_parser = parse_which_tier)]
+        tier: WhichTier,
+    },
+    /// Put a tier of it into another directory, such as one on a new disk
+    Replace {
+        /// Its place, 0 for the fastest
+        #[arg(value_name = "N")]
+        at: usize,
+        /// The directory, which is made or empty
+        path: PathBuf,
+    },
+    /// List a host's files, where each lies and what it takes
     List(HostDirectory),
-    /// Show its tiers: how full they are, and what is known of their devices
+    /// Show a host's tiers: how full they are, and what is known of their devices
     Show(HostDirectory),
     /// Bring all files home, so that the directory needs no tiers: for a backup, or to leave
     Export(HostDirectory),
@@ -347,6 +369,17 @@ pub enum TiersAction {
     Migrate(HostDirectory),
     /// Give the tiers to this directory, which was moved or is a copy; the other one is refused
     Rehome(HostDirectory),
+}
+
+/// Arguments of `tiers add`.
+#[derive(Debug, Args)]
+pub struct TierAdd {
+    /// The tier, as --tier has it; its directory is made or empty
+    #[arg(value_name = "PATH:CAPACITY[:DRIVER]", value_parser = parse_tier)]
+    pub added: Tier,
+    /// Its place, 0 for the fastest; those from there on move down
+    #[arg(long, value_name = "N")]
+    pub at: Option<usize>,
 }
 
 /// A directory of another program.

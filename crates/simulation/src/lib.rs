@@ -52,6 +52,7 @@ pub mod oracle;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 pub mod recorder;
+mod reshape;
 pub mod rot;
 pub mod steady;
 pub mod syncs;

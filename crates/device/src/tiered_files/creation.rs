@@ -167,7 +167,7 @@ fn take(
     Ok(lock)
 }
 
-fn require_empty(driver: &dyn Driver, path: &Path) -> Result<()> {
+pub(super) fn require_empty(driver: &dyn Driver, path: &Path) -> Result<()> {
     let entries = driver.list()?;
     let shown = path.display();
     let has = |name: &str| entries.iter().any(|entry| entry.name == name);
