@@ -6,7 +6,7 @@ use crate::output::Output;
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use thermocline::{PersistentMemory, Preset, Tier, WhichTier};
+use thermocline::{PersistentMemory, Preset, Tier};
 use thermocline_foundation::ByteSize;
 
 const EXAMPLES: &str = "\
@@ -79,10 +79,6 @@ fn parse_region(text: &str) -> Result<PersistentMemory, String> {
 
 fn parse_tier(text: &str) -> Result<Tier, String> {
     Tier::parse(text).map_err(|error| error.to_string())
-}
-
-fn parse_which_tier(text: &str) -> Result<WhichTier, String> {
-    Ok(text.parse().map_or_else(|_| WhichTier::Path(text.into()), WhichTier::Place))
 }
 
 fn parse_preset(text: &str) -> Result<Preset, String> {
@@ -340,16 +336,15 @@ pub struct Tiers {
     pub action: Option<TiersAction>,
 }
 
-/// What can be done with a directory of another program.
+/// What can be done with the tiers of the database, or of a directory of another program.
 #[derive(Debug, Subcommand)]
 pub enum TiersAction {
     /// Add a tier to the database that --db names, as the slowest or at place N
     Add(TierAdd),
     /// Remove a tier of it; its files go to the others first
     Remove {
-        /// Its directory, or its place, 0 for the fastest
-        #[arg(value_name = "PATH|N", value_parser = parse_which_tier)]
-        tier: WhichTier,
+        /// Its directory, as `tiers` shows it
+        path: PathBuf,
     },
     /// Put a tier of it into another directory, such as one on a new disk
     Replace {

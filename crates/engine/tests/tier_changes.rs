@@ -48,6 +48,20 @@ fn put(db: &Db, model: &mut Model, keys: std::ops::Range<u32>, round: u32) {
 
 /// A closed database with records in tables, above them, and in the log.
 fn fixture(preset: Preset, tiers: &[&str]) -> (MemoryDevices, Model) {
+    let (devices, model, db) = open_fixture(preset, tiers);
+    db.close().unwrap();
+    (devices, model)
+}
+
+/// The same whose process was killed.
+fn killed_fixture(preset: Preset, tiers: &[&str]) -> (MemoryDevices, Model) {
+    let (devices, model, db) = open_fixture(preset, tiers);
+    let killed = copy_of(&devices);
+    db.close().unwrap();
+    (killed, model)
+}
+
+fn open_fixture(preset: Preset, tiers: &[&str]) -> (MemoryDevices, Model, Db) {
     let devices = MemoryDevices::new();
     let environment = environment(Arc::new(devices.clone()));
     let db = environment.create(Path::new(HOME), &settings(preset, tiers)).unwrap();
@@ -57,8 +71,7 @@ fn fixture(preset: Preset, tiers: &[&str]) -> (MemoryDevices, Model) {
     put(&db, &mut model, 0..90, 2);
     db.flush().unwrap();
     put(&db, &mut model, 80..120, 3);
-    db.close().unwrap();
-    (devices, model)
+    (devices, model, db)
 }
 
 /// The same files on other devices.
@@ -205,7 +218,8 @@ fn every_record_stays_when_a_tier_comes_goes_or_is_replaced() {
 #[test]
 fn a_change_that_is_cut_off_anywhere_is_done_or_can_be_done_again() {
     for (round, (preset, before, change, after)) in (0..).zip(changes()) {
-        let (fixed, model) = fixture(preset, before);
+        let made = if round % 2 == 0 { fixture } else { killed_fixture };
+        let (fixed, model) = made(preset, before);
         let (mut as_before, mut as_after) = (0, 0);
         // The places of all changes differ, so that each kind of place is tried.
         for most in (round % 3..).step_by(3) {
@@ -228,6 +242,11 @@ fn a_change_that_is_cut_off_anywhere_is_done_or_can_be_done_again() {
                 as_after += 1;
             }
             assert_eq!(check(&devices, &model, false), paths(after), "{change:?} after {most}");
+            for path in before.iter().filter(|path| !after.contains(path)) {
+                let left = devices.directory(Path::new(path)).map(|left| left.list().unwrap());
+                let left: Vec<_> = left.iter().flatten().map(|entry| &entry.name).collect();
+                assert!(left.iter().all(|name| *name == "LOCK"), "{change:?} {most}: {left:?}");
+            }
             if ended.is_ok() {
                 break;
             }
@@ -295,6 +314,25 @@ fn a_tier_whose_files_have_no_room_elsewhere_stays() {
 }
 
 #[test]
+fn a_change_that_could_not_be_ended_for_want_of_room_is_not_begun() {
+    for full in ["/a", HOME] {
+        let (devices, model) = fixture(Preset::Leveled, &["/a", "/b"]);
+        let driver = devices.directory(Path::new(full)).unwrap();
+        let space = driver.space().unwrap();
+        let used_bytes = space.total_bytes - space.free_bytes;
+        driver.set_capacity_bytes(used_bytes + (20 << 10));
+        let add = TierChange::Add { at: Some(1), tier: tier("/new", 32) };
+        for change in [add, TierChange::Replace { at: 1, path: "/new".into() }] {
+            let text = refusal(&devices, None, &change);
+            assert!(text.contains(full) && text.contains("free some first"), "{text}");
+            assert!(devices.directory(Path::new("/new")).is_none());
+        }
+        driver.set_capacity_bytes(1 << 40);
+        assert_eq!(check(&devices, &model, true), paths(&["/a", "/b"]));
+    }
+}
+
+#[test]
 fn a_change_that_an_opening_has_ended_is_not_taken_for_another_one() {
     let (fixed, model) = fixture(Preset::Leveled, &["/a", "/b", "/c"]);
     for devices in cut_off(&fixed, &remove(1)) {
@@ -338,13 +376,8 @@ fn a_wrong_disk_is_refused_while_a_change_is_to_be_ended_and_the_right_one_opens
         ("/a", "/a", &older),
         ("/a", "/a", &foreign),
     ];
-    let changes = [
-        (add, ""),
-        (replace(0), "/a"),
-        (remove(0), "/a"),
-        (remove(1), "/b"),
-        (replace(1), "/b"),
-    ];
+    let changes =
+        [(add, ""), (replace(0), "/a"), (remove(0), "/a"), (remove(1), "/b"), (replace(1), "/b")];
     for (change, gone) in changes {
         for devices in cut_off(&fixed, &change).into_iter().step_by(2) {
             let right = copy_of(&devices);
@@ -366,6 +399,39 @@ fn a_wrong_disk_is_refused_while_a_change_is_to_be_ended_and_the_right_one_opens
             let after = check(&devices, &model, false);
             assert!(after.len() >= 2, "{after:?}");
         }
+    }
+}
+
+/// The files of a directory, but for its lock.
+fn files_of(devices: &MemoryDevices, path: &str) -> Vec<String> {
+    let entries = devices.directory(Path::new(path)).map(|driver| driver.list().unwrap());
+    entries.into_iter().flatten().map(|entry| entry.name).filter(|name| name != "LOCK").collect()
+}
+
+#[test]
+fn what_is_left_stays_until_the_tier_that_has_its_files_is_there() {
+    let (foreign, _) = fixture(Preset::Leveled, &["/a", "/b"]);
+    for (at, gone) in [(0, "/a"), (1, "/b")] {
+        let (fixed, model) = fixture(Preset::Leveled, &["/a", "/b"]);
+        let replace = TierChange::Replace { at, path: PathBuf::from("/new") };
+        let mut kept = 0;
+        for devices in cut_off(&fixed, &replace) {
+            let (right, before) = (copy_of(&devices), files_of(&devices, gone));
+            let open = || environment(Arc::new(devices.clone())).open(Path::new(HOME));
+            devices.unmount(Path::new("/new")).unwrap();
+            assert_eq!(open().unwrap_err().kind(), ErrorKind::Tier);
+            devices.create_directory(Path::new("/new")).unwrap();
+            assert_eq!(open().unwrap_err().kind(), ErrorKind::Tier);
+            mount(&devices, "/new", &foreign, gone);
+            assert_eq!(open().unwrap_err().kind(), ErrorKind::Tier);
+            assert_eq!(files_of(&devices, gone), before);
+            kept += u32::from(before.len() > 2);
+            mount(&devices, "/new", &right, "/new");
+            let after = check(&devices, &model, false);
+            assert!(after.contains(&PathBuf::from("/new")), "{after:?}");
+            assert!(files_of(&devices, gone).is_empty());
+        }
+        assert!(kept > 2, "{kept}");
     }
 }
 

@@ -1,14 +1,15 @@
-//! The drill of the list of tiers: a closed database gets a tier more, one fewer, or one in another
-//! directory, and the process ends or the power goes at any moment of that.
+//! The drill of the list of tiers: a database that was closed or killed gets a tier more, one
+//! fewer, or one in another directory, and the process ends or the power goes at any moment of
+//! that.
 //!
 //! What is left opens, with the old list or the new one, and has every record; with the old one the
-//! change is made again.
+//! change is made again, or another is.
 
 use crate::devices::{CallKind, Devices, Loss, Watcher, World};
 use crate::history::{HOME, TIERS, is_hybrid};
 use crate::life::Life;
 use crate::machine::Machine;
-use crate::oracle::{Known, Violation, check_bytes, check_files};
+use crate::oracle::{Known, Violation, check_bytes, check_error, check_files};
 use crate::{errors, syncs};
 use parking_lot::{Mutex, RwLock};
 use std::path::{Path, PathBuf};
@@ -56,8 +57,24 @@ fn make(machine: &Machine, change: &TierChange) -> Result<(), Error> {
     machine.environment.change_tiers(Path::new(HOME), None, change, &mut |_| {}).map(drop)
 }
 
+/// Where the tiers lie after `change`.
+fn changed(mut paths: Vec<PathBuf>, change: &TierChange) -> Vec<PathBuf> {
+    match change {
+        TierChange::Add { at, tier } => paths.insert(at.unwrap_or(paths.len()), tier.path.clone()),
+        TierChange::Remove { tier: WhichTier::Place(at) } => drop(paths.remove(*at)),
+        TierChange::Remove { tier: WhichTier::Path(path) } => paths.retain(|tier| tier != path),
+        TierChange::Replace { at, path } => paths[*at].clone_from(path),
+    }
+    paths
+}
+
 fn paths(db: &Db) -> Vec<PathBuf> {
     db.settings().tiers.iter().map(|tier| tier.path.clone()).collect()
+}
+
+/// What a tier that goes has may find no room on the others.
+fn lacks_room(change: &TierChange, error: &Error) -> bool {
+    matches!(change, TierChange::Remove { .. }) && error.kind() == ErrorKind::OutOfSpace
 }
 
 /// A database before a change, and the change.
@@ -65,28 +82,30 @@ struct Drill<'a> {
     seed: u64,
     known: &'a Known,
     change: TierChange,
+    /// What is asked for where the first was cut off, at some places.
+    other: TierChange,
     before: Vec<PathBuf>,
     after: Vec<PathBuf>,
 }
 
-/// Closes the database of `life` and changes its tiers.
+/// Changes the tiers of the database of `life`, which is closed or whose process is gone.
 pub(crate) fn run(mut life: Life, known: &RwLock<Known>) -> Result<(), Violation> {
     let seed = life.seed;
     let tiers = life.db().settings().tiers.clone();
+    // Of a machine that died the disks may be what is to go.
+    let killed = life.machine.devices.look(|world| world.after(Loss::None));
+    let is_killed = mix(seed ^ 0x4B11).is_multiple_of(2);
     life.close().map_err(|stop| format!("{stop:?}"))?;
-    let change = change_of(seed, &tiers, mix(seed ^ life.machine.devices.calls()));
-    let mut after: Vec<_> = tiers.iter().map(|tier| tier.path.clone()).collect();
-    let before = after.clone();
-    match &change {
-        TierChange::Add { at, tier } => after.insert(at.unwrap_or(tiers.len()), tier.path.clone()),
-        TierChange::Remove { tier: WhichTier::Place(at) } => drop(after.remove(*at)),
-        TierChange::Remove { tier: WhichTier::Path(path) } => after.retain(|tier| tier != path),
-        TierChange::Replace { at, path } => after[*at].clone_from(path),
-    }
+    let closed = life.machine.devices.look(|world| world.after(Loss::All));
+    let choice = mix(seed ^ life.machine.devices.calls());
+    let change = change_of(seed, &tiers, choice);
+    let other = change_of(seed, &tiers, choice.wrapping_add(1));
+    let before: Vec<_> = tiers.iter().map(|tier| tier.path.clone()).collect();
+    let after = changed(before.clone(), &change);
     let known = known.read_recursive();
-    let drill = Drill { seed, known: &known, change, before, after };
+    let drill = Drill { seed, known: &known, change, other, before, after };
     drill
-        .run(life.machine.devices.look(|world| world.after(Loss::All)))
+        .run(if is_killed { killed } else { closed })
         .map_err(|why| format!("{:?}: {why}", drill.change))
 }
 
@@ -98,7 +117,7 @@ impl Drill<'_> {
         let made = make(&machine, &self.change);
         machine.devices.watch(None);
         match made {
-            Err(error) if self.may_lack_room(&error) => return self.check_refused(machine),
+            Err(error) if lacks_room(&self.change, &error) => return self.check_refused(machine),
             made => made.map_err(|error| format!("it is refused: {error}"))?,
         }
         // All of it is durable once the call has returned.
@@ -123,17 +142,12 @@ impl Drill<'_> {
                     _ => errors::without_owed(world),
                 };
                 let explain = |why| format!("cut off after change {at} of {}: {why}", worlds.len());
-                self.check_cut_off(&image).map_err(explain)?;
+                self.check_reading(&image).map_err(explain)?;
+                self.check_cut_off(&image, at % 4 == 3).map_err(explain)?;
                 self.check_cut_off_again(&image).map_err(explain)?;
             }
         }
         Ok(())
-    }
-
-    /// What a tier that goes has may find no room on the others.
-    fn may_lack_room(&self, error: &Error) -> bool {
-        let is_removal = matches!(self.change, TierChange::Remove { .. });
-        is_removal && error.kind() == ErrorKind::OutOfSpace
     }
 
     /// The database is as it was.
@@ -145,8 +159,26 @@ impl Drill<'_> {
         self.check(&machine, db)
     }
 
-    /// What a process or the power left when it ended.
-    fn check_cut_off(&self, image: &World) -> Result<(), Violation> {
+    /// An opening for reading shows everything, or is refused, and changes nothing.
+    fn check_reading(&self, image: &World) -> Result<(), Violation> {
+        let machine = Machine::new(image.clone(), self.seed);
+        match machine.open_read_only() {
+            Ok(db) => {
+                let count = self.known.check_state(&db, self.known.acknowledged)?;
+                self.known.check_reads(&db, count)?;
+                db.close().map_err(|error| format!("for reading, it does not close: {error}"))?;
+            }
+            Err(error) if error.kind() == ErrorKind::Tier => check_error(&error)?,
+            Err(error) => return Err(format!("for reading, it is refused as no tier is: {error}")),
+        }
+        match machine.devices.look(World::digest) == image.digest() {
+            true => Ok(()),
+            false => Err("an opening for reading changes the directories".to_owned()),
+        }
+    }
+
+    /// What a process or the power left when it ended; the change is made again, or another.
+    fn check_cut_off(&self, image: &World, is_other: bool) -> Result<(), Violation> {
         let mut image = image.clone();
         // Copies, and the map, are made again under their numbers.
         image.forget_numbers(Path::new("/"));
@@ -160,10 +192,14 @@ impl Drill<'_> {
         if found != self.before {
             return Err(format!("the tiers are {found:?}"));
         }
-        make(&machine, &self.change).map_err(|error| format!("it is not made again: {error}"))?;
-        let db = machine.open().map_err(|error| format!("made again: {error}"))?;
-        if paths(&db) != self.after {
-            return Err(format!("the tiers are {:?}, made again", paths(&db)));
+        let change = if is_other { &self.other } else { &self.change };
+        match make(&machine, change) {
+            Err(error) if lacks_room(change, &error) => return self.check_refused(machine),
+            made => made.map_err(|error| format!("{change:?} is not made after it: {error}"))?,
+        }
+        let db = machine.open().map_err(|error| format!("after {change:?}: {error}"))?;
+        if paths(&db) != changed(found, change) {
+            return Err(format!("the tiers are {:?} after {change:?}", paths(&db)));
         }
         check_files(&db, |path| machine.devices.look(|world| world.list(path)))?;
         self.check(&machine, db)
@@ -188,7 +224,8 @@ impl Drill<'_> {
                 0 => world.after(Loss::All),
                 _ => world.after(Loss::None),
             };
-            self.check_cut_off(&image).map_err(|why| format!("and after {at} in it: {why}"))?;
+            self.check_cut_off(&image, false)
+                .map_err(|why| format!("and after {at} in it: {why}"))?;
         }
         Ok(())
     }

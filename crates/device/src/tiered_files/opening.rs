@@ -87,10 +87,11 @@ impl TieredFiles {
         let mut locks = Vec::new();
         take_lock(&*home_driver, read_only, &mut locks)?;
         let mut home = Home::read(&*home_driver, &home_path)?;
-        let has_ended_change = reshape::go_on(devices, &home, &home_path, &home_driver, read_only)?;
-        if has_ended_change {
+        let change = reshape::go_on(devices, &home, &home_path, &home_driver, read_only)?;
+        if change.is_some() {
             home = Home::read(&*home_driver, &home_path)?;
         }
+        let has_ended_change = change.as_ref().is_some_and(|change| change.has_ended);
         let count = home.tiers.len();
         if let Some(tiers) = tiers {
             home.tiers = absolute_tiers(tiers)?;
@@ -98,8 +99,10 @@ impl TieredFiles {
         require_distinct(&home_path, &home.tiers)?;
         if home.tiers.len() != count {
             let given = home.tiers.len();
+            let ended = if has_ended_change { " (a change that was cut off is done)" } else { "" };
             let text = format!(
-                "{} has {count} tiers but {given} were named; name {count}, in the same order",
+                "{} has {count} tiers{ended} but {given} were named; name {count}, in the same \
+                 order",
                 home_path.display()
             );
             return Err(Error::new(ErrorKind::Tier, text));
@@ -127,6 +130,9 @@ impl TieredFiles {
             // Nor may the name of the map be: what is recorded in it, and the map before it that is
             // removed, would be gone with it.
             sync_site("opening/map-name", || tiers[0].sync_directory())?;
+            if let Some(change) = &change {
+                reshape::finish(devices, &home, &*home_driver, change)?;
+            }
             raise_after_crash(&mut home, &home_path, &*home_driver, &found)?;
             let raise = || write_generation(&home, &home_path, &*home_driver, &tiers);
             sync_site("opening", raise)?;

@@ -8,8 +8,8 @@ use super::restore::numbers_of;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::jobs::Progress;
-use crate::shared::tier0::{Account, Tier0};
 use crate::settings::{Preset, Settings, Tier};
+use crate::shared::tier0::{Account, Tier0};
 use std::path::{Path, PathBuf};
 use thermocline_device::{FileKind, TierChange as Change, TierSpec, TieredFiles};
 
@@ -28,7 +28,8 @@ pub enum TierChange {
     },
     /// A tier fewer: its files go to the others first.
     Remove {
-        /// Which. A place means another tier once it is gone, a path does not.
+        /// Which. A place means another tier once it is gone, a path does not: where a change may
+        /// have been cut off, and another opening have ended it, name the path.
         tier: WhichTier,
     },
     /// A tier in another directory, such as one on a new disk: its files are copied there.
@@ -108,6 +109,11 @@ impl Environment {
             }
             TierChange::Replace { at, path } => Change::Replace(*at, path.clone()),
         };
+        if after.tiers.is_empty() {
+            return Err(Error::invalid(
+                "this is the only tier; add another first, or replace this one",
+            ));
+        }
         if after.tiers.len() < 2 && is_hybrid(&files, &before, kept.as_ref()) {
             return Err(Error::invalid(
                 "the preset hybrid wants a fast tier and a slow one, and one would be left; change \

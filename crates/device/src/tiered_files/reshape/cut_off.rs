@@ -12,6 +12,8 @@
 //!    `CHANGING` that a power cut would take away, and tiers would be ahead of `DATABASE` then.
 //! 2. Everything is checked before anything is changed, as an opening does it. What is written here
 //!    makes the tiers the right ones, so a wrong disk must not get that far.
+//! 3. The directory that is left is emptied when the opening has looked at all tiers, and not
+//!    before: it may have the last copy of what is to be on one that is not there.
 //!
 //! Threads: the opening thread alone, which holds the lock of the home.
 
@@ -31,19 +33,30 @@ use std::path::Path;
 use std::sync::Arc;
 use thermocline_foundation::sync_site;
 
-const WAY_OUT: &str = "a change of the tiers was cut off, and this opening is to end it: mount \
-                       each directory where it was when the change began";
+const WAY_OUT: &str = "a change of the tiers was cut off, and this opening is to end it: each \
+                       directory must be where it was when the change began, whatever paths are \
+                       named now";
 
-/// Ends the change, if there is one; whether it did. `home` is what `DATABASE` says.
+/// A change that an opening has found.
+pub(in crate::tiered_files) struct Found {
+    /// `DATABASE` says what `CHANGING` says, and did not when the change was cut off, or has files
+    /// of it to remove.
+    pub has_ended: bool,
+    /// The directory that is no tier any more.
+    left: Option<TierSpec>,
+}
+
+/// Goes on with the change, if there is one, until `DATABASE` has the new list. `home` is what it
+/// says before. [`finish`] does the rest, once the tiers are known to be the right ones.
 pub(in crate::tiered_files) fn go_on(
     devices: &dyn Devices,
     home: &Home,
     home_path: &Path,
     home_driver: &Arc<dyn Driver>,
     read_only: bool,
-) -> Result<bool> {
+) -> Result<Option<Found>> {
     if !has_file(&**home_driver, FILE_NAME)? {
-        return Ok(false);
+        return Ok(None);
     }
     let new = Home::read_as(&**home_driver, home_path, FILE_NAME)?;
     let is_done = home.generation >= new.generation;
@@ -55,19 +68,37 @@ pub(in crate::tiered_files) fn go_on(
         return Err(Error::new(ErrorKind::Tier, text));
     }
     if read_only {
-        return Ok(false);
+        return Ok(None);
     }
     sync_site("reshape/found", || home_driver.sync_directory())?;
+    let paths = |home: &Home| home.tiers.iter().map(|spec| spec.path.clone()).collect::<Vec<_>>();
+    if is_done && paths(home) != paths(&new) {
+        tracing::warn!(home = %home_path.display(), "a change of tiers was overtaken and goes");
+        return Ok(Some(Found { has_ended: false, left: None }));
+    }
     if !is_done {
         let change = CutOff::check(devices, home, &new, (home_path, home_driver))?;
         switch(&new, home_path, &**home_driver, &change.tiers, change.state)?;
-        if let Some(left) = change.left {
-            give_back(devices, &left, true);
-        }
     }
-    end(&**home_driver)?;
-    tracing::info!(home = %home_path.display(), "a change of tiers that was cut off is done");
-    Ok(true)
+    tracing::warn!(home = %home_path.display(), "a change of tiers that was cut off is done");
+    Ok(Some(Found { has_ended: true, left: new.left }))
+}
+
+/// Empties the directory that is left, and removes `CHANGING`. `home` is what `DATABASE` says, and
+/// its tiers are open and the right ones: what is removed here may be the last copy otherwise.
+pub(in crate::tiered_files) fn finish(
+    devices: &dyn Devices,
+    home: &Home,
+    home_driver: &dyn Driver,
+    found: &Found,
+) -> Result<()> {
+    match found.left.as_ref().map(|left| left_behind(devices, home, left)) {
+        Some(Ok((left, _lock))) => give_back(devices, &left, true),
+        // It was emptied already, or its disk is not there any more.
+        Some(Err(error)) => tracing::warn!(%error, "what a tier had left stays there"),
+        None => {}
+    }
+    end(home_driver)
 }
 
 /// What the change needs; the directories are locked for as long as it lives.
@@ -75,8 +106,6 @@ struct CutOff {
     tiers: Vec<Arc<Tier>>,
     /// The file map with the new places.
     state: MapState,
-    /// The directory that is no tier any more, if it is there.
-    left: Option<Arc<Tier>>,
     _locks: Vec<Box<dyn DirectoryLock>>,
 }
 
@@ -111,18 +140,12 @@ impl CutOff {
         }
         let is_gone = |old: &TierSpec| new.tiers.iter().all(|spec| spec.path != old.path);
         let gone = home.tiers.iter().position(is_gone);
-        let left = match gone {
-            // The file map is there.
-            Some(0) => Some(open_left(devices, home, 0)?),
-            Some(at) => open_left(devices, home, at)
-                .inspect_err(|error| tracing::warn!(%error, "what a tier had left stays there"))
-                .ok(),
-            None => None,
-        };
+        // The file map is there.
+        let left = (gone == Some(0)).then(|| open_left(devices, home)).transpose()?;
         let (left, lock) = left.unzip();
         locks.extend(lock);
-        let state = state(home, new, &tiers, left.as_ref().filter(|_| gone == Some(0)))?;
-        Ok(Self { tiers, state, left, _locks: locks })
+        let state = state(home, new, &tiers, left.as_ref())?;
+        Ok(Self { tiers, state, _locks: locks })
     }
 }
 
@@ -142,18 +165,34 @@ fn open(devices: &dyn Devices, at: usize, spec: &TierSpec) -> Result<Arc<Tier>> 
         .map_err(|error| Error::new(error.kind(), format!("{error} ({WAY_OUT})")))
 }
 
-/// The tier that goes, as the change began.
-fn open_left(
-    devices: &dyn Devices,
-    home: &Home,
-    at: usize,
-) -> Result<(Arc<Tier>, Box<dyn DirectoryLock>)> {
-    let tier = open(devices, at, &home.tiers[at])?;
+/// The fastest tier, where it goes, as the change began.
+fn open_left(devices: &dyn Devices, home: &Home) -> Result<(Arc<Tier>, Box<dyn DirectoryLock>)> {
+    let tier = open(devices, 0, &home.tiers[0])?;
     let lock = tier.driver().lock(LOCK_NAME)?;
     let found = Identity::read(&**tier.driver(), &tier.describe())?;
-    let before = identity(home, at, home.generation);
+    let before = identity(home, 0, home.generation);
     if found != before {
         return Err(refuse_found(&tier, &found, &before, &before));
+    }
+    Ok((tier, lock))
+}
+
+/// The tier that went, whose files nothing needs any more.
+fn left_behind(
+    devices: &dyn Devices,
+    home: &Home,
+    left: &TierSpec,
+) -> Result<(Arc<Tier>, Box<dyn DirectoryLock>)> {
+    // Its place does not matter.
+    let tier = open_tier(devices, TierIndex(0), left, false)?;
+    let lock = tier.driver().lock(LOCK_NAME)?;
+    let found = Identity::read(&**tier.driver(), &tier.describe())?;
+    let is_its = (found.database, found.instance) == (home.database, home.instance);
+    let is_tier = home.tiers.iter().any(|spec| spec.path == left.path);
+    // No tier of the list is older than DATABASE.
+    if !is_its || is_tier || found.generation >= home.generation {
+        let whose = left.path.display().to_string();
+        return Err(refuse(&whose, "not the tier that went", "remove its files if they are old"));
     }
     Ok((tier, lock))
 }

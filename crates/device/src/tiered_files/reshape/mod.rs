@@ -17,10 +17,10 @@
 //! Threads: the caller's alone; all directories are locked from beginning to end.
 
 mod cut_off;
+mod filling;
 mod room;
 
-pub(super) use cut_off::go_on;
-use room::Rooms;
+pub(super) use cut_off::{finish, go_on};
 
 use super::devices::Devices;
 use super::home::Home;
@@ -35,19 +35,21 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::file_map::{FileMap, MapState, map_name};
 use crate::identity::{self, Identity};
 use crate::journal::Extent;
-use crate::migration;
-use crate::placement::FileInfo;
 use crate::profile::PROFILE_FILE_NAME;
 use crate::small_file;
 use crate::tier::{Tier, TierIndex, TierSpec};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
-use thermocline_foundation::{ByteSize, FileNumber, sync_site};
+use thermocline_foundation::{ByteSize, FileNumber, Planted, planted, sync_site};
 
 /// The name of what `DATABASE` is to say.
 pub(super) const FILE_NAME: &str = "CHANGING";
+
+/// What a change writes at its end beside the file map: `TIER`, `CHANGING` and `DATABASE`, and a
+/// little more.
+const ENDING_BYTES: u64 = 64 << 10;
 
 /// What becomes of the list of tiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +101,10 @@ impl TieredFiles {
             let text = "the tier lies in that directory already; name another";
             return Err(Error::new(ErrorKind::Invalid, text));
         }
+        // What would stop it at its end is better known before all is copied.
+        let listed = Home { tiers: new.clone(), ..self.home_as(0, BTreeMap::new(), self.region()) };
+        listed.text(&self.home)?;
+        require_room(&*self.home_driver, &self.home, ENDING_BYTES)?;
         let mut tiers = self.kept_tiers(&new);
         let mut taken = None;
         if let Some(at) = added {
@@ -106,45 +112,56 @@ impl TieredFiles {
             tiers.insert(at, Arc::clone(&new.tier));
             taken = Some(new);
         }
-        let filled = match change {
-            // Slots belong on the fastest tier.
-            TierChange::Add(0, _) => {
-                let files = self.published(|info| info.kind == FileKind::Slab);
-                let new = [(Arc::clone(&tiers[0]), BTreeMap::new())];
-                let rooms = Rooms::new(&new, 0, kept_bytes);
-                self.copy_to(&tiers[0], &files, rooms, progress)
-            }
-            TierChange::Add(..) => Ok(()),
-            TierChange::Remove(at) => self.drain(*at, kept_bytes, progress),
-            TierChange::Replace(at, _) => {
-                let files = self.published(|info| info.tier.position() == *at);
-                let bytes = files.iter().map(|info| info.bytes).sum();
-                let kept_bytes = if *at == 0 { kept_bytes } else { 0 };
-                let rooms = Rooms::of_device(&tiers[*at], bytes, kept_bytes);
-                self.copy_to(&tiers[*at], &files, rooms, progress)
-            }
-        };
+        let filled = self.fill(&tiers, change, kept_bytes, progress);
         let prepared = filled.and_then(|()| self.changed_home(new, &tiers));
-        let (home, state) = prepared.inspect_err(|_| {
+        let undo = |_: &Error| {
             if let Some(Taken { tier, is_new, .. }) = &taken {
                 give_back(devices, tier, *is_new);
             }
+        };
+        let (home, state) = prepared.inspect_err(undo)?;
+        let begun = self.begin(&home);
+        begun.inspect_err(|error| {
+            if self.has_not_begun() {
+                undo(error)
+            }
         })?;
-        let write = || home.write_as(&*self.home_driver, &self.home, FILE_NAME);
-        sync_site("reshape/begun", write)?;
-        // From here on nothing but the new list counts.
-        self.closed.store(true, Relaxed);
         let later = |error: Error| {
             let text = format!("the tiers change, and the next opening ends it: {error}");
             Error::new(error.kind(), text)
         };
-        switch(&home, &self.home, &*self.home_driver, &tiers, state).map_err(later)?;
-        if let Some(left) = self.tiers.iter().find(|tier| is_gone(tier.spec(), &home.tiers)) {
-            give_back(devices, left, true);
+        let left = self.tiers.iter().find(|tier| is_gone(tier.spec(), &home.tiers));
+        let empty = || left.iter().for_each(|left| give_back(devices, left, true));
+        if planted(Planted::TierEmptiedBeforeMap) {
+            empty();
         }
-        end(&*self.home_driver).map_err(later)?;
+        switch(&home, &self.home, &*self.home_driver, &tiers, state).map_err(later)?;
+        empty();
+        end(&*self.home_driver).map_err(|error| {
+            let text = format!("the tiers have changed, but CHANGING stays: {error}");
+            Error::new(error.kind(), text)
+        })?;
         drop(taken);
         Ok(home.tiers)
+    }
+
+    /// Makes `CHANGING` durable. From then on nothing but the new list counts; where that fails it
+    /// may not be known which does.
+    fn begin(&self, home: &Home) -> Result<()> {
+        self.closed.store(true, Relaxed);
+        let write = || home.write_as(&*self.home_driver, &self.home, FILE_NAME);
+        sync_site("reshape/begun", write).map_err(|error| {
+            if self.has_not_begun() {
+                return error;
+            }
+            let text = format!("the next opening says whether the tiers change: {error}");
+            Error::new(error.kind(), text)
+        })
+    }
+
+    /// It is certain that there is no `CHANGING`, which was to be written.
+    fn has_not_begun(&self) -> bool {
+        has_file(&*self.home_driver, FILE_NAME).is_ok_and(|is_there| !is_there)
     }
 
     /// Refuses a change where this opening has ended one that was cut off: places may mean other
@@ -212,6 +229,10 @@ impl TieredFiles {
         let home = (&self.home_driver, self.home.as_path());
         let others = others.chain([home]).map(|(driver, path)| (Arc::clone(driver), path));
         require_other(&*driver, &spec.path, &others.collect::<Vec<_>>())?;
+        if !has_file(&*driver, identity::FILE_NAME)? {
+            // A directory of others is left as it is, without a lock.
+            creation::require_empty(&*driver, &spec.path)?;
+        }
         let lock = driver.lock(LOCK_NAME)?;
         if is_begun_by(&*driver, &spec.path, self.instance, Some(0))? {
             let is_ours = |entry: &Entry| is_of_tier(entry, false);
@@ -229,93 +250,37 @@ impl TieredFiles {
         Ok(Taken { tier, is_new, _lock: lock })
     }
 
-    fn published(&self, wants: impl Fn(&FileInfo) -> bool) -> Vec<FileInfo> {
-        let mut files = self.files();
-        files.retain(|info| info.published && wants(info));
-        files
-    }
-
-    /// Copies the files to the new tier `to`, which has `rooms` alone.
-    fn copy_to(
-        &self,
-        to: &Arc<Tier>,
-        files: &[FileInfo],
-        mut rooms: Rooms,
-        progress: Copied<'_>,
-    ) -> Result<()> {
-        let total: u64 = files.iter().map(|info| info.bytes).sum();
-        if let Some(info) = files.iter().find(|info| !rooms.take(0, None, info)) {
-            let text = format!(
-                "{} has no room for {}: {} are to go there, and logs and journals need some; give \
-                 it more, or name another",
-                to.spec().path.display(),
-                file_name(info.number, info.kind),
-                ByteSize(total)
-            );
-            return Err(Error::new(ErrorKind::OutOfSpace, text));
-        }
-        let mut done = 0;
-        for info in files {
-            let (file, name) = (self.open_file(info.number)?, file_name(info.number, info.kind));
-            let copy = || migration::copy(&file, to, &name, &mut |now| progress(done + now, total));
-            sync_site("reshape/copy", copy)?;
-            done += info.bytes;
-        }
-        sync_site("reshape/copies", || to.sync_directory())
-    }
-
-    /// Moves all files of the tier at `at` to others: slabs to the fastest that stays, others to
-    /// the next slower tier that has room, or else to a faster one.
-    fn drain(&self, at: usize, kept_bytes: u64, progress: Copied<'_>) -> Result<()> {
-        let leaving = TierIndex(at as u8);
-        let mut files = self.published(|info| info.tier == leaving);
-        files.sort_by_key(|info| (info.kind != FileKind::Slab, std::cmp::Reverse(info.bytes)));
-        let used = self.usage().into_iter().map(|usage| usage.used_by_kind);
-        let tiers: Vec<_> = self.tiers.iter().cloned().zip(used).collect();
-        let fastest = [usize::from(at == 0)];
-        let mut rooms = Rooms::new(&tiers, fastest[0], kept_bytes);
-        let order: Vec<_> = (at + 1..tiers.len()).chain((0..at).rev()).collect();
-        let mut moves = Vec::new();
-        for info in &files {
-            let (places, others) = match info.kind {
-                FileKind::Slab => (&fastest[..], "the tier that becomes the fastest has"),
-                _ => (&order[..], "the others have"),
-            };
-            let to = places.iter().find(|place| rooms.take(**place, Some(at), info));
-            let Some(to) = to else {
-                let (name, bytes) = (file_name(info.number, info.kind), ByteSize(info.bytes));
-                let text = format!(
-                    "cannot remove {leaving} at {}: {others} no room for {name}, {bytes}, beside \
-                     {} for logs and journals; add a tier, raise a capacity, or free space on a \
-                     device, first",
-                    self.tiers[at].spec().path.display(),
-                    ByteSize(kept_bytes)
-                );
-                return Err(Error::new(ErrorKind::OutOfSpace, text));
-            };
-            moves.push((info.number, TierIndex(*to as u8), info.bytes));
-        }
-        let total = moves.iter().map(|(.., bytes)| bytes).sum();
-        let mut done = 0;
-        for (number, to, bytes) in moves {
-            self.relocate(number, to, &mut |now| progress(done + now, total))?;
-            done += bytes;
-        }
-        Ok(())
-    }
-
     /// What `DATABASE` and the file map are to say.
     fn changed_home(&self, new: Vec<TierSpec>, tiers: &[Arc<Tier>]) -> Result<(Home, MapState)> {
         let map = self.map.lock();
         let old: Vec<_> = self.tiers.iter().map(|tier| tier.spec().clone()).collect();
         let state = translated(map.state(), &old, tiers)?;
+        let room_bytes = FileMap::begun_bytes(&state) + ENDING_BYTES;
+        require_room(&**tiers[0].driver(), &tiers[0].spec().path, room_bytes)?;
+        require_room(&*self.home_driver, &self.home, ENDING_BYTES)?;
         let mut closed = self.closed_extents.clone();
         let number = state.reserved.max(map.next()).0;
         closed.insert(FileKind::Map.extension().to_owned(), Extent { number, bytes: 0 });
         let generation = self.generation.load(Relaxed) + 1;
-        let home = Home { tiers: new, ..self.home_as(generation, closed, self.region()) };
+        let left = old.into_iter().find(|spec| is_gone(spec, &new));
+        let home = Home { tiers: new, left, ..self.home_as(generation, closed, self.region()) };
         Ok((home, state))
     }
+}
+
+/// From `CHANGING` on nothing opens the database without what ends the change, so its room is asked
+/// for before.
+fn require_room(driver: &dyn Driver, path: &Path, bytes: u64) -> Result<()> {
+    let Some(space) = driver.space().ok().filter(|space| space.free_bytes < bytes) else {
+        return Ok(());
+    };
+    let text = format!(
+        "{} has {} free, and a change of the tiers wants {} there; free some first",
+        path.display(),
+        ByteSize(space.free_bytes),
+        ByteSize(bytes)
+    );
+    Err(Error::new(ErrorKind::OutOfSpace, text))
 }
 
 /// No tier of `list` lies where that of `spec` does.
@@ -355,11 +320,12 @@ fn translated(state: &MapState, old: &[TierSpec], tiers: &[Arc<Tier>]) -> Result
     let is_new = |tier: &&Arc<Tier>| is_gone(tier.spec(), old);
     let new = tiers.iter().find(is_new);
     let in_new = new.map_or(Ok(Vec::new()), |tier| tier.driver().list())?;
+    let in_new: BTreeSet<_> = in_new.into_iter().map(|listed| listed.name).collect();
     let mut translated = state.clone();
     for (number, entry) in &mut translated.files {
         let name = file_name(*number, entry.kind);
         let stays = tiers.iter().find(|tier| tier.spec().path == old[entry.tier.position()].path);
-        let moved = new.filter(|_| in_new.iter().any(|listed| listed.name == name));
+        let moved = new.filter(|_| in_new.contains(&name));
         let tier = moved.or(stays).ok_or_else(|| {
             let text = format!("{name} is on a tier that is no more; its removal was not complete");
             Error::new(ErrorKind::Tier, text)
@@ -379,13 +345,15 @@ fn switch(
     mut state: MapState,
 ) -> Result<()> {
     let number = new_map(home)?;
-    match tiers[0].driver().delete(&map_name(number)) {
+    let stays = planted(Planted::HalfMadeMapStays);
+    match if stays { Ok(()) } else { tiers[0].driver().delete(&map_name(number)) } {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     state.reserved = number;
     sync_site("reshape/map", || FileMap::create(home.database, &tiers[0], state))?;
-    let write = || write_generation(home, home_path, home_driver, tiers);
+    let home = Home { left: None, ..home.clone() };
+    let write = || write_generation(&home, home_path, home_driver, tiers);
     sync_site("reshape/generation", write)
 }
 

@@ -1,7 +1,8 @@
 //! Room for the files that a change of the tiers moves or copies: what capacities leave, and what
 //! devices have free.
 //!
-//! 1. Tables and slabs keep to the watermark, as they do everywhere.
+//! 1. Tables and slabs keep to the watermark, as they do everywhere; slabs alone on the tier that
+//!    becomes the fastest may fill it, beside what it keeps.
 //! 2. The tier that becomes the fastest keeps what logs and journals may come to there: without
 //!    them nothing opens the database. Those that move there take it from that.
 //! 3. A device that tiers share is counted once. A file that moves from one of them to another
@@ -26,6 +27,10 @@ struct Room {
     used_bytes: u64,
     /// What logs and journals may take beside what they have.
     kept_bytes: u64,
+    /// What of it the device has, taken off its free bytes.
+    kept_free_bytes: u64,
+    /// Slabs may take what tables leave below the watermark.
+    is_for_slabs: bool,
     /// Its place in `free_bytes`.
     device: usize,
 }
@@ -49,12 +54,20 @@ impl Rooms {
                 ids.push(id);
                 ids.len() - 1
             });
-            let others = used.iter().filter(|(kind, _)| !is_data(**kind));
-            let has: u64 = others.map(|(_, bytes)| bytes).sum();
+            let is_kept = |kind| matches!(kind, FileKind::Log | FileKind::Manifest | FileKind::Map);
+            let has: u64 = used.iter().filter(|(kind, _)| is_kept(**kind)).map(|it| it.1).sum();
             let kept_bytes = if at == fastest { kept_bytes.saturating_sub(has) } else { 0 };
-            free_bytes[device] = free_bytes[device].saturating_sub(kept_bytes);
-            let used_bytes = used.values().sum();
-            Room { capacity_bytes: tier.spec().capacity.0, used_bytes, kept_bytes, device }
+            let kept_free_bytes = kept_bytes.min(free_bytes[device]);
+            free_bytes[device] -= kept_free_bytes;
+            let has_tables = used.keys().any(|kind| matches!(kind, FileKind::Table { .. }));
+            Room {
+                capacity_bytes: tier.spec().capacity.0,
+                used_bytes: used.values().sum(),
+                kept_bytes,
+                kept_free_bytes,
+                is_for_slabs: at == fastest && !has_tables,
+                device,
+            }
         });
         Self { rooms: rooms.collect(), free_bytes }
     }
@@ -74,27 +87,26 @@ impl Rooms {
         let giving = from.map(|from| self.rooms[from].device);
         let room = &mut self.rooms[to];
         let free_bytes = &mut self.free_bytes[room.device];
-        let (percent, of_kept) = match is_data(info.kind) {
-            true => (WATERMARK_PERCENT, 0),
-            false => (100, room.kept_bytes.min(info.bytes)),
+        let (percent, of_kept) = match info.kind {
+            FileKind::Slab if room.is_for_slabs => (100, 0),
+            FileKind::Slab | FileKind::Table { .. } => (WATERMARK_PERCENT, 0),
+            _ => (100, room.kept_bytes.min(info.bytes)),
         };
+        let of_free = of_kept.min(room.kept_free_bytes);
         let most = u128::from(room.capacity_bytes) * u128::from(percent) / 100;
         let kept_bytes = room.kept_bytes - of_kept;
         let used_bytes = room.used_bytes.saturating_add(info.bytes);
         let fits = u128::from(used_bytes) <= most
             && used_bytes.saturating_add(kept_bytes) <= room.capacity_bytes
-            && info.bytes <= free_bytes.saturating_add(of_kept);
+            && info.bytes <= free_bytes.saturating_add(of_free);
         if fits {
             (room.used_bytes, room.kept_bytes) = (used_bytes, kept_bytes);
-            *free_bytes = free_bytes.saturating_add(of_kept);
+            room.kept_free_bytes -= of_free;
+            *free_bytes = free_bytes.saturating_add(of_free);
             if giving != Some(room.device) {
                 *free_bytes -= info.bytes;
             }
         }
         fits
     }
-}
-
-fn is_data(kind: FileKind) -> bool {
-    matches!(kind, FileKind::Table { .. } | FileKind::Slab)
 }
