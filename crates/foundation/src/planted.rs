@@ -230,12 +230,6 @@ bugs! {
     /// Migration · the copy counts before it is synced and verified · migration, power cut; or a
     /// lost write during the copy.
     MigrationSwitchesUnsynced,
-    /// Tiers that change · the directory that goes is emptied before the map is there that says
-    /// where its files are · the fastest tier goes or is replaced, power cut between the two.
-    TierEmptiedBeforeMap,
-    /// Tiers that change · the map that an attempt before left half-made is in the way of the next:
-    /// the database does not open any more · any change, power cut while its map is made.
-    HalfMadeMapStays,
     /// Newest version missed · level 0 is searched by file number and the first match taken: a bulk
     /// load that began before a flush and ended after it loses to older values · ingest begun,
     /// write of one of its keys, flush, ingest finished, get.

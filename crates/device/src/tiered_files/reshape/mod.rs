@@ -42,7 +42,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
-use thermocline_foundation::{ByteSize, FileNumber, Planted, planted, sync_site};
+use thermocline_foundation::{ByteSize, FileNumber, sync_site};
 
 /// The name of what `DATABASE` is to say.
 pub(super) const FILE_NAME: &str = "CHANGING";
@@ -130,13 +130,10 @@ impl TieredFiles {
             let text = format!("the tiers change, and the next opening ends it: {error}");
             Error::new(error.kind(), text)
         };
-        let left = self.tiers.iter().find(|tier| is_gone(tier.spec(), &home.tiers));
-        let empty = || left.iter().for_each(|left| give_back(devices, left, true));
-        if planted(Planted::TierEmptiedBeforeMap) {
-            empty();
-        }
         switch(&home, &self.home, &*self.home_driver, &tiers, state).map_err(later)?;
-        empty();
+        if let Some(left) = self.tiers.iter().find(|tier| is_gone(tier.spec(), &home.tiers)) {
+            give_back(devices, left, true);
+        }
         end(&*self.home_driver).map_err(|error| {
             let text = format!("the tiers have changed, but CHANGING stays: {error}");
             Error::new(error.kind(), text)
@@ -345,8 +342,7 @@ fn switch(
     mut state: MapState,
 ) -> Result<()> {
     let number = new_map(home)?;
-    let stays = planted(Planted::HalfMadeMapStays);
-    match if stays { Ok(()) } else { tiers[0].driver().delete(&map_name(number)) } {
+    match tiers[0].driver().delete(&map_name(number)) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
