@@ -45,7 +45,7 @@ pub(crate) use opening::{
     Found, LOCK_NAME, absolute, check_generations, check_identity, has_file, open_tier,
     raise_after_crash, refuse, write_generation,
 };
-pub use reshape::{Copied, TierChange};
+pub use reshape::{Copied, Spared, TierChange};
 pub use system::SystemDevices;
 pub(crate) use unfinished::{FILE_NAME as CREATING_NAME, clear};
 

@@ -11,10 +11,13 @@ use crate::jobs::Progress;
 use crate::settings::{Preset, Settings, Tier};
 use crate::shared::tier0::{Account, Tier0};
 use std::path::{Path, PathBuf};
-use thermocline_device::{FileKind, TierChange as Change, TierSpec, TieredFiles};
+use thermocline_device::{FileKind, Spared, TierChange as Change, TierSpec, TieredFiles};
 
 /// What an opening may need beside: a log and journals as they are begun.
 const OPENING_BYTES: u64 = 96 << 10;
+
+/// What a table takes beside its records at least.
+const TABLE_ENDS_BYTES: u64 = 16 << 10;
 
 /// A change of the list of tiers. Places count from 0, the fastest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,7 +130,7 @@ impl Environment {
             after.check_capacities()?;
         }
         let mut told = |done_bytes, total_bytes| progress(Progress { done_bytes, total_bytes });
-        let specs = files.change_tiers(&*self.devices, &change, kept_bytes(&after), &mut told)?;
+        let specs = files.change_tiers(&*self.devices, &change, spared(&after), &mut told)?;
         Ok(tiers_of(&specs))
     }
 }
@@ -139,8 +142,11 @@ fn is_hybrid(files: &TieredFiles, given: &Settings, kept: Option<&Settings>) -> 
         || !numbers_of(files, |kind| kind == FileKind::Slab).is_empty()
 }
 
-/// What logs and journals may come to on the fastest tier, and the first log of an opening.
-fn kept_bytes(settings: &Settings) -> u64 {
+/// What logs and journals may come to on the fastest tier, and the first log of an opening; and the
+/// table of a memtable, which is little more than that where its values cannot be compressed.
+fn spared(settings: &Settings) -> Spared {
     let tier0 = Tier0::new(settings);
-    tier0.grant(Account::Logs) + tier0.grant(Account::Journals) + OPENING_BYTES
+    let logs_bytes = tier0.grant(Account::Logs) + tier0.grant(Account::Journals) + OPENING_BYTES;
+    let memtable_bytes = settings.division().memtable_bytes;
+    Spared { logs_bytes, flush_bytes: memtable_bytes + memtable_bytes / 8 + TABLE_ENDS_BYTES }
 }

@@ -6,7 +6,7 @@
 //!
 //! Threads: the caller's alone.
 
-use super::room::Rooms;
+use super::room::{Rooms, Spared};
 use super::{Copied, TierChange};
 use crate::context::FileKind;
 use crate::error::{Error, ErrorKind, Result};
@@ -16,7 +16,7 @@ use crate::tier::{Tier, TierIndex};
 use crate::tiered_files::{TieredFiles, file_name};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use thermocline_foundation::{ByteSize, sync_site};
+use thermocline_foundation::{ByteSize, FileNumber, sync_site};
 
 impl TieredFiles {
     /// Has each file in a directory that stays or comes.
@@ -24,7 +24,7 @@ impl TieredFiles {
         &self,
         tiers: &[Arc<Tier>],
         change: &TierChange,
-        kept_bytes: u64,
+        spared: Spared,
         progress: Copied<'_>,
     ) -> Result<()> {
         match change {
@@ -32,15 +32,15 @@ impl TieredFiles {
             TierChange::Add(0, _) => {
                 let files = self.published(|info| info.kind == FileKind::Slab);
                 let new = [(Arc::clone(&tiers[0]), BTreeMap::new())];
-                let rooms = Rooms::new(&new, 0, kept_bytes);
+                let rooms = Rooms::new(&new, 0, spared.logs_bytes);
                 self.copy_to(&tiers[0], &files, rooms, progress)
             }
             TierChange::Add(..) => Ok(()),
-            TierChange::Remove(at) => self.drain(*at, kept_bytes, progress),
+            TierChange::Remove(at) => self.drain(*at, spared, progress),
             TierChange::Replace(at, _) => {
                 let files = self.published(|info| info.tier.position() == *at);
                 let bytes = files.iter().map(|info| info.bytes).sum();
-                let kept_bytes = if *at == 0 { kept_bytes } else { 0 };
+                let kept_bytes = if *at == 0 { spared.logs_bytes } else { 0 };
                 let rooms = Rooms::of_device(&tiers[*at], bytes, kept_bytes);
                 self.copy_to(&tiers[*at], &files, rooms, progress)
             }
@@ -82,17 +82,31 @@ impl TieredFiles {
         sync_site("reshape/copies", || to.sync_directory())
     }
 
-    /// Moves all files of the tier at `at` to others: slabs to the fastest that stays, and where
-    /// they were not on the fastest as others do: to the next slower tier that has room, or else to
-    /// a faster one.
-    fn drain(&self, at: usize, kept_bytes: u64, progress: Copied<'_>) -> Result<()> {
+    /// Moves all files of the tier at `at` to others, see [`TieredFiles::moves_off`].
+    fn drain(&self, at: usize, spared: Spared, progress: Copied<'_>) -> Result<()> {
+        let mut moves = self.moves_off(at, spared)?;
+        // Slabs last: where another move fails, they are on the fastest tier still.
+        moves.reverse();
+        let total = moves.iter().map(|(.., bytes)| bytes).sum();
+        let mut done = 0;
+        for (number, to, bytes) in moves {
+            self.relocate(number, to, &mut |now| progress(done + now, total))?;
+            done += bytes;
+        }
+        Ok(())
+    }
+
+    /// Where all files of the tier at `at` go, slabs first: slabs to the fastest that stays, and
+    /// where they were not on the fastest as others do: to the next slower tier that has room, or
+    /// else to a faster one.
+    fn moves_off(&self, at: usize, spared: Spared) -> Result<Vec<(FileNumber, TierIndex, u64)>> {
         let leaving = TierIndex(at as u8);
         let mut files = self.published(|info| info.tier == leaving);
         files.sort_by_key(|info| (info.kind != FileKind::Slab, std::cmp::Reverse(info.bytes)));
         let used = self.usage().into_iter().map(|usage| usage.used_by_kind);
         let tiers: Vec<_> = self.tiers.iter().cloned().zip(used).collect();
         let fastest = [usize::from(at == 0)];
-        let mut rooms = Rooms::new(&tiers, fastest[0], kept_bytes);
+        let mut rooms = Rooms::new(&tiers, fastest[0], spared.logs_bytes);
         let order: Vec<_> = (at + 1..tiers.len()).chain((0..at).rev()).collect();
         let mut moves = Vec::new();
         for info in &files {
@@ -107,25 +121,27 @@ impl TieredFiles {
             let mut places = first.iter().chain(next);
             let Some(to) = places.find(|place| rooms.take(**place, Some(at), info)) else {
                 let (name, bytes) = (file_name(info.number, info.kind), ByteSize(info.bytes));
-                let text = format!(
-                    "cannot remove {leaving} at {}: {others} no room for {name}, {bytes}, beside \
-                     {} for logs and journals; add a tier, raise a capacity, or free space on a \
-                     device, first",
-                    self.tiers[at].spec().path.display(),
-                    ByteSize(kept_bytes)
-                );
-                return Err(Error::new(ErrorKind::OutOfSpace, text));
+                let lacking = format!("{others} no room for {name}, {bytes},");
+                return Err(self.no_room(at, &lacking, spared));
             };
             moves.push((info.number, TierIndex(*to as u8), info.bytes));
         }
-        // Slabs last: where another move fails, they are on the fastest tier still.
-        moves.reverse();
-        let total = moves.iter().map(|(.., bytes)| bytes).sum();
-        let mut done = 0;
-        for (number, to, bytes) in moves {
-            self.relocate(number, to, &mut |now| progress(done + now, total))?;
-            done += bytes;
+        if !order.iter().any(|place| rooms.has_for_table(*place, spared.flush_bytes)) {
+            let bytes = ByteSize(spared.flush_bytes);
+            let lacking = format!("no other would have room for what a flush writes, {bytes},");
+            return Err(self.no_room(at, &lacking, spared));
         }
-        Ok(())
+        Ok(moves)
+    }
+
+    fn no_room(&self, at: usize, lacking: &str, spared: Spared) -> Error {
+        let text = format!(
+            "cannot remove {} at {}: {lacking} beside {} for logs and journals; add a tier, raise a \
+             capacity, or free space on a device, first",
+            TierIndex(at as u8),
+            self.tiers[at].spec().path.display(),
+            ByteSize(spared.logs_bytes)
+        );
+        Error::new(ErrorKind::OutOfSpace, text)
     }
 }

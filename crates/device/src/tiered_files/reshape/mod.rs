@@ -21,6 +21,7 @@ mod filling;
 mod room;
 
 pub(super) use cut_off::{finish, go_on};
+pub use room::Spared;
 
 use super::devices::Devices;
 use super::home::Home;
@@ -77,7 +78,7 @@ impl TieredFiles {
     /// Changes the list of tiers, and gives the new one. The namespace takes no changes afterwards;
     /// open it again.
     ///
-    /// The tier that becomes the fastest keeps `kept_bytes` for logs and journals.
+    /// The tiers have what is `spared` beside the files then.
     ///
     /// Errors: `Invalid` for a place that there is not, and where this opening has ended a change;
     /// `OutOfSpace` where the files of a tier that goes have no room on the others; `AlreadyExists`
@@ -87,7 +88,7 @@ impl TieredFiles {
         &self,
         devices: &dyn Devices,
         change: &TierChange,
-        kept_bytes: u64,
+        spared: Spared,
         progress: Copied<'_>,
     ) -> Result<Vec<TierSpec>> {
         self.require_writable()?;
@@ -112,7 +113,7 @@ impl TieredFiles {
             tiers.insert(at, Arc::clone(&new.tier));
             taken = Some(new);
         }
-        let filled = self.fill(&tiers, change, kept_bytes, progress);
+        let filled = self.fill(&tiers, change, spared, progress);
         let prepared = filled.and_then(|()| self.changed_home(new, &tiers));
         let undo = |_: &Error| {
             if let Some(Taken { tier, is_new, .. }) = &taken {

@@ -5,7 +5,9 @@
 //!    becomes the fastest may fill it, beside what it keeps.
 //! 2. The tier that becomes the fastest keeps what logs and journals may come to there: without
 //!    them nothing opens the database. Those that move there take it from that.
-//! 3. A device that tiers share is counted once. A file that moves from one of them to another
+//! 3. A removal leaves room for the table of a flush below the watermark of a tier that stays, or the
+//!    store would open and take no more than its logs do.
+//! 4. A device that tiers share is counted once. A file that moves from one of them to another
 //!    leaves the device as full as it was, but both copies are there for a moment.
 //!
 //! Threads: a value of the caller's.
@@ -15,6 +17,15 @@ use crate::placement::{FileInfo, WATERMARK_PERCENT};
 use crate::tier::Tier;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// What a change leaves beside the files that it copies or moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spared {
+    /// What logs and journals may come to on the fastest tier.
+    pub logs_bytes: u64,
+    /// What a flush writes.
+    pub flush_bytes: u64,
+}
 
 /// See the module's header.
 pub(super) struct Rooms {
@@ -79,6 +90,15 @@ impl Rooms {
         let mut rooms = Self::new(&[(Arc::clone(tier), BTreeMap::new())], 0, kept_bytes);
         rooms.rooms[0].capacity_bytes = u64::MAX;
         rooms
+    }
+
+    /// A table of so many bytes has room on the tier at `on`, when logs and journals have all that is
+    /// kept for them.
+    pub fn has_for_table(&self, on: usize, bytes: u64) -> bool {
+        let room = &self.rooms[on];
+        let most = u128::from(room.capacity_bytes) * u128::from(WATERMARK_PERCENT) / 100;
+        let used_bytes = room.used_bytes.saturating_add(room.kept_bytes).saturating_add(bytes);
+        u128::from(used_bytes) <= most && bytes <= self.free_bytes[room.device]
     }
 
     /// The tier at `to` has room for the file, which the one at `from` gives up where there is one.
