@@ -31,7 +31,7 @@ use crate::identity::Identity;
 use crate::tier::{Tier, TierIndex, TierSpec};
 use std::path::Path;
 use std::sync::Arc;
-use thermocline_foundation::sync_site;
+use thermocline_foundation::{Planted, planted, sync_site};
 
 const WAY_OUT: &str = "a change of the tiers was cut off, and this opening is to end it: each \
                        directory must be where it was when the change began, whatever paths are \
@@ -81,6 +81,10 @@ pub(in crate::tiered_files) fn go_on(
         switch(&new, home_path, &**home_driver, &change.tiers, change.state)?;
     }
     tracing::warn!(home = %home_path.display(), "a change of tiers that was cut off is done");
+    if planted(Planted::LeftEmptiedUnasked) {
+        let found = Found { has_ended: true, left: new.left.clone() };
+        finish(devices, &new, &**home_driver, &found)?;
+    }
     Ok(Some(Found { has_ended: true, left: new.left }))
 }
 
@@ -131,7 +135,8 @@ impl CutOff {
             let after = identity(new, at, new.generation);
             let found = Identity::read(&**tier.driver(), &tier.describe())?;
             // They are written from the last one on.
-            if found != after && (found != before || is_above_written) {
+            let is_right = found == after || (found == before && !is_above_written);
+            if !is_right && !planted(Planted::ChangeEndedUnasked) {
                 return Err(refuse_found(&tier, &found, &before, &after));
             }
             is_above_written = found == after;

@@ -43,7 +43,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
-use thermocline_foundation::{ByteSize, FileNumber, sync_site};
+use thermocline_foundation::{ByteSize, FileNumber, Planted, planted, sync_site};
 
 /// The name of what `DATABASE` is to say.
 pub(super) const FILE_NAME: &str = "CHANGING";
@@ -131,8 +131,12 @@ impl TieredFiles {
             let text = format!("the tiers change, and the next opening ends it: {error}");
             Error::new(error.kind(), text)
         };
+        let left = self.tiers.iter().find(|tier| is_gone(tier.spec(), &home.tiers));
+        if planted(Planted::LeftEmptiedFirst) {
+            left.inspect(|left| give_back(devices, left, true));
+        }
         switch(&home, &self.home, &*self.home_driver, &tiers, state).map_err(later)?;
-        if let Some(left) = self.tiers.iter().find(|tier| is_gone(tier.spec(), &home.tiers)) {
+        if let Some(left) = left {
             give_back(devices, left, true);
         }
         end(&*self.home_driver).map_err(|error| {
@@ -343,9 +347,11 @@ fn switch(
     mut state: MapState,
 ) -> Result<()> {
     let number = new_map(home)?;
-    match tiers[0].driver().delete(&map_name(number)) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
+    if !planted(Planted::HalfMadeMapStays)
+        && let Err(error) = tiers[0].driver().delete(&map_name(number))
+        && error.kind() != ErrorKind::NotFound
+    {
+        return Err(error);
     }
     state.reserved = number;
     sync_site("reshape/map", || FileMap::create(home.database, &tiers[0], state))?;
