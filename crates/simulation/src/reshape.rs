@@ -179,11 +179,11 @@ impl Drill<'_> {
                 2 => (world.after(Loss::Kept(&kept)), cut),
                 _ => (errors::without_owed(world), cut),
             };
+            self.check_wrong(&image, nth)?;
             self.check_cut_off(&image, least, nth % 4 == 3)?;
             // Each of these costs as much as many of the others.
             if syncs::is_changed() || nth % 4 == 1 {
                 self.check_reading(&image, least)?;
-                self.check_wrong(&image, nth)?;
                 self.check_cut_off_again(&image, least)?;
             }
         }
@@ -224,18 +224,20 @@ impl Drill<'_> {
             return Ok(());
         }
         let mut wrong = image.clone();
-        let stays = self.after.iter().find(|path| self.before.contains(path));
-        let how = match stays {
-            Some(path) if nth.is_multiple_of(8) => {
+        // Each of the tiers in turn.
+        let path = &self.after[nth / 2 % self.after.len()];
+        let how = match self.before.contains(path) && nth.is_multiple_of(2) {
+            true => {
                 wrong.mount(path, &self.older, path);
                 format!("{} is an older clone", path.display())
             }
-            _ => {
-                let path = &self.after[nth % self.after.len()];
+            false => {
                 wrong.unmount(path);
                 format!("{} is missing", path.display())
             }
         };
+        // An opening that goes on is told by what it leaves, not by the map that it makes again.
+        wrong.forget_numbers(Path::new("/"));
         let machine = Machine::new(wrong.clone(), self.seed);
         match machine.open() {
             Ok(_) => return Err(format!("{how}, and it opens")),
