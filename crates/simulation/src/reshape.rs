@@ -138,7 +138,7 @@ impl Drill<'_> {
         machine.devices.watch(None);
         match made {
             Err(error) if lacks_room(&self.change, &error) => {
-                return self.check_refused(machine, self.least.after_kill);
+                return self.check_refused(&machine, self.least.after_kill);
             }
             made => made.map_err(|error| format!("it is refused: {error}"))?,
         }
@@ -191,12 +191,12 @@ impl Drill<'_> {
     }
 
     /// The database is as it was.
-    fn check_refused(&self, machine: Machine, least: usize) -> Result<(), Violation> {
+    fn check_refused(&self, machine: &Machine, least: usize) -> Result<(), Violation> {
         let db = machine.open().map_err(|error| format!("after a refusal: {error}"))?;
         if paths(&db) != self.before {
             return Err(format!("the tiers are {:?} after a refusal", paths(&db)));
         }
-        self.check(&machine, db, least).map(drop)
+        self.check(machine, db, least).map(drop)
     }
 
     /// An opening for reading shows everything, or is refused, and changes nothing.
@@ -267,7 +267,7 @@ impl Drill<'_> {
         }
         let change = if is_other { &self.other } else { &self.change };
         match make(&machine, change) {
-            Err(error) if lacks_room(change, &error) => return self.check_refused(machine, least),
+            Err(error) if lacks_room(change, &error) => return self.check_refused(&machine, least),
             made => made.map_err(|error| format!("{change:?} is not made after it: {error}"))?,
         }
         let db = machine.open().map_err(|error| format!("after {change:?}: {error}"))?;

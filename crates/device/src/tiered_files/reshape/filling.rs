@@ -136,8 +136,8 @@ impl TieredFiles {
 
     fn no_room(&self, at: usize, lacking: &str, spared: Spared) -> Error {
         let text = format!(
-            "cannot remove {} at {}: {lacking} beside {} for logs and journals; add a tier, raise a \
-             capacity, or free space on a device, first",
+            "cannot remove {} at {}: {lacking} beside {} for logs and journals; add a tier, raise \
+             a capacity, or free space on a device, first",
             TierIndex(at as u8),
             self.tiers[at].spec().path.display(),
             ByteSize(spared.logs_bytes)

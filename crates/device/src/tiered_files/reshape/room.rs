@@ -5,8 +5,8 @@
 //!    becomes the fastest may fill it, beside what it keeps.
 //! 2. The tier that becomes the fastest keeps what logs and journals may come to there: without
 //!    them nothing opens the database. Those that move there take it from that.
-//! 3. A removal leaves room for the table of a flush below the watermark of a tier that stays, or the
-//!    store would open and take no more than its logs do.
+//! 3. A removal leaves room for the table of a flush below the watermark of a tier that stays, or
+//!    the store would open and take no more than its logs do.
 //! 4. A device that tiers share is counted once. A file that moves from one of them to another
 //!    leaves the device as full as it was, but both copies are there for a moment.
 //!
@@ -92,8 +92,8 @@ impl Rooms {
         rooms
     }
 
-    /// A table of so many bytes has room on the tier at `on`, when logs and journals have all that is
-    /// kept for them.
+    /// A table of so many bytes has room on the tier at `on`, when logs and journals have all that
+    /// is kept for them.
     pub fn has_for_table(&self, on: usize, bytes: u64) -> bool {
         let room = &self.rooms[on];
         let most = u128::from(room.capacity_bytes) * u128::from(WATERMARK_PERCENT) / 100;
