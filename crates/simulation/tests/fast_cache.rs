@@ -5,7 +5,8 @@
 
 use std::path::Path;
 use thermocline::{
-    Admission, ByteSize, Compression, Db, FastCacheSettings, FastCacheStats, Preset, Settings, Tier,
+    Admission, ByteSize, Compression, Db, FastCacheSettings, FastCacheStats, PlacementChoice,
+    Preset, Settings, Tier,
 };
 use thermocline_foundation::random::{Random, mix};
 #[cfg(feature = "planted-bugs")]
@@ -51,6 +52,7 @@ scripts! {
     files_of_the_original_count_for_no_checkpoint: CacheOfOtherInstanceAdopted;
     files_of_an_abandoned_future_count_for_no_restored_database: NewerCacheAdopted;
     a_file_that_leaves_is_deleted: CacheFileLeaked;
+    logs_have_room_beside_a_full_cache: CacheTakesLogRoom;
 }
 
 /// A record fills a block, so that blocks of all tables are alike in length.
@@ -237,16 +239,42 @@ fn restored(machine: &Machine, future: &World) -> Outcome {
     if cache.failed > 0 { Err(format!("a wrong copy was believed: {cache:?}")) } else { Ok(()) }
 }
 
-fn a_file_that_leaves_is_deleted() -> Outcome {
-    let (machine, db) = warm()?;
+/// Reads until the cache is full and files leave it.
+fn fill(db: &Db) -> Outcome {
     for _ in 0..10 {
-        read(&db, KEYS, 1)?;
-        if cache(&db).evicted_files > 0 {
-            break;
+        read(db, KEYS, 1)?;
+        if cache(db).evicted_files > 0 {
+            return Ok(());
         }
     }
-    if cache(&db).evicted_files == 0 {
-        return Err(format!("nothing has left: {:?}", cache(&db)));
-    }
+    Err(format!("nothing has left: {:?}", cache(db)))
+}
+
+fn a_file_that_leaves_is_deleted() -> Outcome {
+    let (machine, db) = warm()?;
+    fill(&db)?;
     check_files(&db, |path| machine.devices.look(|world| world.list(path)))
+}
+
+/// The cache may have all of the tier that logs leave, and has taken it.
+fn logs_have_room_beside_a_full_cache() -> Outcome {
+    let usual = settings(ByteSize::mib(2));
+    let fast_cache = FastCacheSettings { capacity: ByteSize::mib(2), ..usual.fast_cache };
+    let settings = Settings { placement: PlacementChoice::LogOnly, fast_cache, ..usual };
+    let machine = Machine::new(World::new(1), 1);
+    let db = machine.create(&settings).map_err(|error| error.to_string())?;
+    load(&db, 1)?;
+    fill(&db)?;
+    let logs_below = |world: &World| {
+        let names = world.list(Path::new(TIERS[1])).into_iter().map(|(name, _)| name);
+        names.filter(|name| name.ends_with(".log")).collect::<Vec<_>>()
+    };
+    for number in 0..KEYS {
+        db.put(key(number), value(number, 2)).map_err(|error| format!("a write: {error}"))?;
+        let below = machine.devices.look(logs_below);
+        if !below.is_empty() {
+            return Err(format!("{below:?} found no room above: {:?}", cache(&db)));
+        }
+    }
+    db.settle().map_err(|error| error.to_string())
 }
