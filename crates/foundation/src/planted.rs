@@ -418,9 +418,6 @@ bugs! {
     /// Dictionary not bound to its table · the cache knows a prepared dictionary by no table, so
     /// blocks of one meet that of another · two tables with dictionaries, reads.
     DictionaryOfOtherTable,
-    /// Logs lack room · the block cache takes what the ledger grants to logs · reads until the cache
-    /// is full, then writes.
-    CacheTakesLogRoom,
     /// Names over links · a link replaces another before what it names is synced · a file is
     /// renamed over another before its own sync, power cut.
     LinkSwitchedUnsynced,

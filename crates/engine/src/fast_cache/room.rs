@@ -11,7 +11,6 @@ use super::FastCache;
 use crate::shared::tier0::Account;
 use thermocline_device::placement::WATERMARK_PERCENT;
 use thermocline_device::{FileKind, TierIndex};
-use thermocline_foundation::{Planted, planted};
 
 impl FastCache {
     /// Bytes that the cache may take now.
@@ -32,10 +31,7 @@ impl FastCache {
             }
         }
         let tier0 = &self.shared.tier0;
-        let mut logs = tier0.grant(Account::Logs).max(logs);
-        if planted(Planted::CacheTakesLogRoom) {
-            logs = 0;
-        }
+        let logs = tier0.grant(Account::Logs).max(logs);
         let journals = tier0.grant(Account::Journals).max(journals);
         let flush = self.shared.settings.division().memtable_bytes;
         let usable = u128::from(self.tier_bytes) * u128::from(WATERMARK_PERCENT) / 100;

@@ -19,7 +19,6 @@ use crate::settings::Settings;
 use std::collections::BTreeMap;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use thermocline_foundation::{Planted, planted};
 
 /// Share of the fast tier that is left free beside logs and journals, and the least: a manifest and
 /// a map of a small database as they are begun.
@@ -92,11 +91,8 @@ impl Tier0 {
         let journals_bytes = grant(settings.manifest_bytes() + settings.map_bytes());
         let spare_bytes = grant((capacity_bytes / SPARE_SHARE).max(SPARE_BYTES_MIN));
         let share = if settings.all_tables_lie_below() { 1 } else { CACHE_SHARE };
-        let mut cache_bytes = settings.fast_cache.capacity.0.min(left_bytes / share);
+        let cache_bytes = settings.fast_cache.capacity.0.min(left_bytes / share);
         left_bytes -= cache_bytes;
-        if planted(Planted::CacheTakesLogRoom) {
-            cache_bytes = settings.fast_cache.capacity.0.min(cache_bytes + logs_bytes);
-        }
         Self {
             logs_bytes,
             journals_bytes,
