@@ -16,14 +16,18 @@
 //!
 //! Invariant: sizes follow from the number of records, never from the engine.
 
+mod dictionary;
 mod rows;
 
 use crate::Outcome;
 use crate::cell::Cell;
 use crate::command::arguments::example_cell;
-use crate::rows::{Context, Devices, Figure, Found, Outcomes, RowArguments, asked, parse_seconds};
+use crate::rows::{
+    Context, Devices, Figure, Found, Made, Outcomes, RowArguments, asked, parse_seconds,
+};
 use crate::summary::Spread;
 use rows::{Group, PAPER, READS, Row};
+use std::path::PathBuf;
 use thermocline_foundation::ByteSize;
 
 /// Bytes of a record with its key.
@@ -40,6 +44,8 @@ const LARGE_OVER_SMALL: u64 = 6;
 const DATA_OVER_FAST: u64 = 5;
 /// Less memory no engine is given.
 const SMALL_MIB_MIN: u64 = 8;
+/// Records of a device without a store, which keeps none: any key is a page.
+const PAGE_RECORDS: u64 = 10_000;
 /// Of S's throughput, the load at which latencies are measured.
 const RATE_SHARE: f64 = 0.7;
 
@@ -49,19 +55,24 @@ const RATE_SHARE: f64 = 0.7;
 Examples:
   thermocline-bench mynvm --quick --figure 25 --workload ycsb-c
   thermocline-bench mynvm --figure 25 --records 6m --seconds 30 --warm-up-seconds 150
+  thermocline-bench mynvm --figure 17 --text words.txt
   thermocline-bench mynvm --figure 18,19 --ours table-size=2MiB
+  thermocline-bench mynvm --figure 21 --seconds 2 --warm-up-seconds 0.5
   thermocline-bench mynvm --row 25/linkbench --json > rows.json
 
 There are 2 rounds of 600k records, 20 seconds to warm up and 8 measured; with --quick 1 round, 6
 and 2 seconds.
 Each row ends in a line `ratio ROW VALUE`. A row that is missed is no failure of the run.")]
 pub struct MynvmArguments {
-    /// Figures: 1, 18, 19, 24, 25, cost; all where none is named
+    /// Figures: 1, 17, 18, 19, 21, 24, 25, cost; all where none is named
     #[arg(long, value_delimiter = ',', value_parser = |name: &str| PAPER.figure(name))]
     pub figure: Vec<Figure>,
     /// Rows on these workloads alone: ycsb-c, ycsb-b, linkbench, ycsb-c/uniform
     #[arg(long, value_delimiter = ',')]
     pub workload: Vec<String>,
+    /// The text of figure 17, which is cut into records at its line ends
+    #[arg(long, value_name = "FILE")]
+    pub text: Option<PathBuf>,
     /// Seconds before each row which are not measured
     #[arg(long, value_parser = parse_seconds)]
     pub warm_up_seconds: Option<f64>,
@@ -118,6 +129,7 @@ impl Sizes {
             records: match group {
                 Group::Graph => self.data_bytes() / GRAPH_RECORD_BYTES,
                 Group::Work | Group::Rate => self.records,
+                Group::Wait | Group::Size => PAGE_RECORDS,
             },
             seed,
             threads: 8,
@@ -143,8 +155,13 @@ pub fn run(
     let cell = |group, found: &Found<Group>| {
         let cell = sizes.cell(group, arguments.rows.seed);
         match group {
-            Group::Work | Group::Graph => Ok(cell),
-            Group::Rate => Ok(Cell { rate: Some(due(&sizes, found)?), ..cell }),
+            Group::Work | Group::Graph | Group::Wait => Ok(cell.into()),
+            Group::Rate => Ok(Cell { rate: Some(due(&sizes, found)?), ..cell }.into()),
+            Group::Size => {
+                let measured = dictionary::measured(&arguments.rows.disk, arguments.text.as_ref());
+                let results = measured.map_err(|failure| failure.to_string())?;
+                Ok(Made::Results(Box::new(results)))
+            }
         }
     };
     crate::rows::run(&PAPER, &arguments.rows, rows, sizes.devices(), &cell, context, say)

@@ -8,6 +8,7 @@
 //! Goals are of the rig with six million records.
 
 use super::Sizes;
+use super::dictionary::{DATA, SHAPES, label};
 use crate::results::{Latency, Measured};
 use crate::rows::{self, Figure, Measure, PROCESSOR, Paper, THROUGHPUT, Value, point, points};
 
@@ -17,8 +18,10 @@ pub const PAPER: Paper = Paper {
     title: "MyNVM",
     figures: &[
         Figure { name: "1", title: "Latency at a fixed load" },
+        Figure { name: "17", title: "Bytes of small blocks with a dictionary of each table" },
         Figure { name: "18", title: "Bytes written into the cache, by admission" },
         Figure { name: "19", title: "Hit rate of the cache, by admission and eviction" },
+        Figure { name: "21", title: "Ways to wait for a fast device" },
         Figure { name: "24", title: "Memory for a cached block" },
         Figure { name: "25", title: "Large memory, small memory, and a cache" },
         Figure { name: "cost", title: "What the cache costs where nothing comes back" },
@@ -30,6 +33,8 @@ pub const PAPER: Paper = Paper {
 pub const READS: &str = "ycsb-c";
 const UNIFORM: &str = "ycsb-c/uniform";
 const GRAPH: &str = "linkbench";
+/// What figure 17 is said to run.
+pub const SIZED: &str = "fillseq";
 
 /// What a cell of a row is run as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +45,10 @@ pub enum Group {
     Graph,
     /// At a rate that follows from what small memory reached.
     Rate,
+    /// Single pages of a device, without a store.
+    Wait,
+    /// Bytes of tables, without a workload.
+    Size,
 }
 
 /// A row of this paper.
@@ -85,6 +94,20 @@ const P99: Measure = Measure {
     unit: "p99 us",
     is_cost: true,
     of: |measured| from_due(measured).map(|latency| latency.p99_us),
+};
+
+/// Of a byte of keys and values.
+const STORED: Measure =
+    Measure { unit: "B stored", is_cost: true, of: |measured| measured.space_amplification };
+const READ_MEAN: Measure = Measure {
+    unit: "mean us a read",
+    is_cost: true,
+    of: |measured| measured.latency.get("all").map(|latency| latency.mean_us),
+};
+const READ_P99: Measure = Measure {
+    unit: "p99 us a read",
+    is_cost: true,
+    of: |measured| measured.latency.get("all").map(|latency| latency.p99_us),
 };
 
 /// From the moment at which operations were due: what waits behind a slow one counts.
@@ -140,8 +163,10 @@ fn alone(name: &str, engine: &str, measure: Measure) -> Row {
 pub fn rows(figures: &[Figure], sizes: &Sizes) -> Vec<Row> {
     let all = [
         latencies(sizes),
+        dictionaries(),
         admissions(sizes),
         evictions(sizes),
+        waits(),
         vec![
             alone("24/bytes-a-block", &cached(sizes), BLOCK_MEMORY).at_most(28.0, 20.0),
             against("cost/uniform", sizes, &small(sizes), UNIFORM).at_least(0.98, 1.0),
@@ -206,6 +231,45 @@ fn evictions(sizes: &Sizes) -> Vec<Row> {
     policies.map(row).to_vec()
 }
 
+/// Figure 17: small blocks with dictionaries over large ones without.
+fn dictionaries() -> Vec<Row> {
+    let row = |data| {
+        let [over, under] = SHAPES.map(|shape| point(&label(data, shape), SIZED));
+        let row = Row::in_paper(&PAPER, Group::Size, &format!("17/{data}"), over, under);
+        row.of(STORED).at_most(1.015, 1.0)
+    };
+    DATA.map(row).to_vec()
+}
+
+/// Figure 21: pages of a device as fast as Optane, waited for in each way over being told.
+fn waits() -> Vec<Row> {
+    const DEVICE: &str = "device@fast+driver=emulated-optane-p5800x";
+    let measures = [("mean", READ_MEAN), ("p99", READ_P99), ("processor", PROCESSOR)];
+    let of = |threads: u32| {
+        let workload = format!("{UNIFORM}/threads-{threads}");
+        let told = point(DEVICE, &workload);
+        let mut rows = Vec::new();
+        for (name, measure) in measures {
+            let row = |way: &str, over, under| {
+                let name = format!("21/{name}/{way}/{threads}");
+                Row::in_paper(&PAPER, Group::Wait, &name, over, under).of(measure)
+            };
+            let itself = row("interrupt", told.clone(), Vec::new());
+            rows.push(Row { value: Value::Itself, ..itself });
+            rows.extend(["poll", "fixed-5us", "dynamic-50"].map(|way| {
+                let asked = point(&format!("{DEVICE}-{way}"), &workload);
+                let row = row(way, asked, told.clone());
+                match (name, way, threads) {
+                    ("mean", "poll", _) => row.at_most(1.0, 0.85),
+                    _ => row,
+                }
+            }));
+        }
+        rows
+    };
+    [1, 2, 4, 8, 16].into_iter().flat_map(of).collect()
+}
+
 /// Figure 25.
 fn set_ups(sizes: &Sizes) -> Vec<Row> {
     let (large, small) = (large(sizes), small(sizes));
@@ -261,6 +325,9 @@ mod tests {
         assert_eq!(goal("18/writes/simulated_lru"), Goal::AtMost(1.0 / 3.0, 0.25));
         assert_eq!(goal("19/hits/simulated_lru"), Goal::AtLeast(-2.0, 0.0));
         assert_eq!(goal("19/hits/frequency"), Goal::None);
+        assert_eq!(goal("17/linkbench"), Goal::AtMost(1.015, 1.0));
+        assert_eq!(goal("21/mean/poll/8"), Goal::AtMost(1.0, 0.85));
+        assert_eq!(goal("21/processor/dynamic-50/16"), Goal::None);
         assert_eq!(goal("24/bytes-a-block"), Goal::AtMost(28.0, 20.0));
         assert_eq!(goal("cost/uniform"), Goal::AtLeast(0.98, 1.0));
     }

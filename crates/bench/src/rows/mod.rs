@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use thermocline_foundation::ByteSize;
 
-pub use run::{Context, Devices, MakeCell, run};
+pub use run::{Context, Devices, Made, MakeCell, run};
 
 /// What ratios are against where nothing else is said.
 pub const ROCKSDB: &str = "rocksdb@fast";

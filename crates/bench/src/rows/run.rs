@@ -7,6 +7,7 @@ use super::{Found, Missing, Outcomes, Paper, ROCKSDB, Row, RowArguments, is_ours
 use crate::Outcome;
 use crate::cell::Cell;
 use crate::plan::Run;
+use crate::results::Results;
 use crate::store::EngineKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -27,9 +28,23 @@ pub struct Devices {
 /// Engines, the program that has them, and when it began.
 pub type Context<'a> = (&'a [&'a dyn EngineKind], &'a Path, u64);
 
-/// Makes the cell that all of a group are made from, out of what the groups before it came to, or
-/// says why there is none.
-pub type MakeCell<'a, G> = dyn Fn(G, &Found<G>) -> Result<Cell, String> + 'a;
+/// How the points of a group are measured.
+#[derive(Debug)]
+pub enum Made {
+    /// By runs of the cell that all of them are made from.
+    Cell(Box<Cell>),
+    /// They were measured without runs.
+    Results(Box<Results>),
+}
+
+impl From<Cell> for Made {
+    fn from(cell: Cell) -> Self {
+        Self::Cell(Box::new(cell))
+    }
+}
+
+/// Says how a group is measured, out of what the groups before it came to, or why it is not.
+pub type MakeCell<'a, G> = dyn Fn(G, &Found<G>) -> Result<Made, String> + 'a;
 
 /// Runs `rows`, whose groups have the cells that `cell` makes.
 pub fn run<G: Copy + Ord + Debug>(
@@ -42,7 +57,7 @@ pub fn run<G: Copy + Ord + Debug>(
     say: &mut dyn FnMut(&str),
 ) -> Outcome<Outcomes> {
     let place = Place::new(paper, arguments, devices, say)?;
-    let (mut found, mut missing) = (BTreeMap::new(), BTreeMap::new());
+    let (mut found, mut missing) = (Found::new(), BTreeMap::new());
     if let Some(reason) = place.no_rig.as_ref().filter(|_| paper.emulated) {
         emulated(&mut rows, reason, &mut missing);
     }
@@ -50,7 +65,11 @@ pub fn run<G: Copy + Ord + Debug>(
     for group in groups {
         let own: Vec<&Row<G>> = rows.iter().filter(|row| row.group == group).collect();
         let made = match cell(group, &found) {
-            Ok(cell) => described(paper, arguments, group, cell, rounds, &place),
+            Ok(Made::Cell(cell)) => described(paper, arguments, group, *cell, rounds, &place),
+            Ok(Made::Results(results)) => {
+                found.insert(group, *results);
+                continue;
+            }
             Err(reason) => {
                 let points = own.iter().flat_map(|row| row.points());
                 missing.extend(points.map(|point| ((group, point.clone()), reason.clone())));
@@ -85,7 +104,9 @@ fn emulated<G: Copy + Ord>(rows: &mut [Row<G>], reason: &str, missing: &mut Miss
     for row in rows {
         let group = row.group;
         for point in row.points_mut() {
-            if is_ours(&point.engine) {
+            if point.engine.split('+').next().is_some_and(|name| name.ends_with("@fast")) {
+                // It has no slow device.
+            } else if is_ours(&point.engine) {
                 point.engine =
                     super::with(&point.engine, &format!("slow-driver=emulated-{PROFILE}"));
             } else {
@@ -221,5 +242,9 @@ mod tests {
         assert_eq!(rows[0].over[0].engine, "thermocline-leveled@slow+slow-driver=emulated-gp3");
         let reason = &missing[&(0, rows[0].under[0].clone())];
         assert!(reason.ends_with("no root"), "{reason}");
+        let (mut rows, mut missing) =
+            ([row("a/two", "device@fast", "rocksdb@fast")], BTreeMap::new());
+        emulated(&mut rows, "no root", &mut missing);
+        assert_eq!((rows[0].over[0].engine.as_str(), missing.len()), ("device@fast", 0));
     }
 }

@@ -133,7 +133,7 @@ pub fn run(
     let rows = chosen(arguments)?;
     let sizes = Sizes::new(arguments);
     let devices = devices(&sizes, &rows);
-    let cell = |group, _: &Found<Group>| Ok(sizes.cell(group, arguments.rows.seed));
+    let cell = |group, _: &Found<Group>| Ok(sizes.cell(group, arguments.rows.seed).into());
     crate::rows::run(&PAPER, &arguments.rows, (rows, sizes.rounds), devices, &cell, context, say)
 }
 
