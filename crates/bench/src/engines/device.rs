@@ -1,6 +1,6 @@
-//! No store: durable writes of one page each, in turn over a file whose blocks are filled, and reads
-//! of single pages of it, by the drivers that stores use. What it does is the most that a log of
-//! single records could, and the least that a read of a block takes.
+//! No store: durable writes of one page each, in turn over a file whose blocks are filled, and
+//! reads of single pages of it, by the drivers that stores use. What it does is the most that a log
+//! of single records could, and the least that a read of a block takes.
 //!
 //! ```text
 //!   device@fast+driver=direct+durable=flag    the write itself is durable (RWF_DSYNC)
