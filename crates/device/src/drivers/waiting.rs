@@ -2,8 +2,8 @@
 //! section 4.4).
 //!
 //! ```text
-//!   interrupt      request ·················· done ── woken ──>       another may have the processor
-//!   poll           request ? ? ? ? ? ? ? ? ?? done >                  none may
+//!   interrupt      request ·················· done ── woken ──> another may have the processor
+//!   poll           request ? ? ? ? ? ? ? ? ?? done >               none may
 //!   fixed-5us      request ·· 5 us ·· ? ? ? ? done >
 //!   dynamic-50     request ··· half of the mean ··· ? done >
 //! ```
