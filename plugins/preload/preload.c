@@ -63,6 +63,12 @@ typedef int create_thread(pthread_t *, const pthread_attr_t *, void *(*)(void *)
 static uint64_t (*plugin_context)(void);
 static void (*plugin_enter)(uint64_t);
 
+/* Speedb names the build behind its version: 2.8.0-? of a release. Any other is another version. */
+static void without_tag(char *version) {
+  char *const tag = strstr(version, "-?");
+  if (tag != NULL && tag[2] == '\0') *tag = '\0';
+}
+
 /* Writes the host's version; false where the process does not have it. */
 static bool version_of_host(const struct host *host, char *version, size_t room) {
   struct cxx_string (*version_of)(bool) = NULL;
@@ -73,14 +79,14 @@ static bool version_of_host(const struct host *host, char *version, size_t room)
     const bool is_within = string.len < sizeof(string.room.within);
     snprintf(version, room, "%s", is_within ? string.room.within : string.text);
     if (!is_within) free(string.text);
+    without_tag(version);
     return true;
   }
   *(void **)&old_version_of = dlsym(RTLD_DEFAULT, host->old_version_of);
   if (old_version_of == NULL) return false;
   /* Its text is shared and counted before its first letter; it is kept, once in a process. */
   snprintf(version, room, "%s", old_version_of(true).text);
-  /* Speedb adds the tag of its build: 2.8.0-? */
-  version[strspn(version, "0123456789.")] = '\0';
+  without_tag(version);
   return true;
 }
 

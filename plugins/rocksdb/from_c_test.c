@@ -1,7 +1,7 @@
 /* A program in C over tiers, which links the host alone: the shim brings the plugin.
  *
  *   from_c_test fill DIR URI         writes, compacts and reads records
- *   from_c_test expect DIR [URI]     compares them; without a URI by the host alone
+ *   from_c_test expect DIR [URI]     compares them by direct reads; without a URI by the host alone
  *   from_c_test write DIR URI        synced batches until it is killed; prints their records
  *   from_c_test verify DIR URI N     the first N of those are there
  *   from_c_test destroy DIR URI      removes the database
@@ -35,8 +35,14 @@ static size_t value_of(unsigned number, unsigned round, char value[TEXT]) {
   return TEXT - number % 100;
 }
 
-static rocksdb_options_t *options_over(const char *uri) {
+/* Without a block cache each read comes to the files. */
+static rocksdb_options_t *options_over(const char *uri, int is_direct) {
   rocksdb_options_t *const options = rocksdb_options_create();
+  rocksdb_block_based_table_options_t *const tables = rocksdb_block_based_options_create();
+  rocksdb_block_based_options_set_no_block_cache(tables, 1);
+  rocksdb_options_set_block_based_table_factory(options, tables);
+  rocksdb_block_based_options_destroy(tables);
+  rocksdb_options_set_use_direct_reads(options, (unsigned char)is_direct);
   rocksdb_options_set_create_if_missing(options, 1);
   rocksdb_options_set_compression(options, rocksdb_no_compression);
   rocksdb_options_set_write_buffer_size(options, 1 << 20);
@@ -53,9 +59,14 @@ static rocksdb_options_t *options_over(const char *uri) {
   return options;
 }
 
-static rocksdb_t *open_database(const char *directory, const char *uri) {
+/* `records` is the column family that all of them are in. */
+static rocksdb_t *open_database(const char *directory, const char *uri, int is_direct,
+                                rocksdb_column_family_handle_t **records) {
   char *why = NULL;
-  rocksdb_t *const db = rocksdb_open(options_over(uri), directory, &why);
+  const char *const name = "default";
+  const rocksdb_options_t *const options = options_over(uri, is_direct);
+  rocksdb_t *const db =
+      rocksdb_open_column_families(options, directory, 1, &name, &options, records, &why);
   expect_ok(why);
   return db;
 }
@@ -100,33 +111,54 @@ static void fill(rocksdb_t *db) {
   rocksdb_writeoptions_destroy(writes);
 }
 
+static void expect_value(const char *found, size_t found_len, unsigned number) {
+  char value[TEXT];
+  const size_t len = value_of(number, 1, value);
+  expect(found_len == len && memcmp(found, value, len) == 0, "a record is another one");
+}
+
+/* Blocks of many tables, which the host reads by one call for each table. */
+static void expect_several(rocksdb_t *db, rocksdb_column_family_handle_t *records,
+                           const rocksdb_readoptions_t *options, unsigned first) {
+  enum { MANY = 64 };
+  char texts[MANY][16], *whys[MANY];
+  const char *keys[MANY];
+  size_t key_lens[MANY];
+  rocksdb_pinnableslice_t *values[MANY];
+  const unsigned apart = (RECORDS - 1 - first) / MANY;
+  for (unsigned at = 0; at < MANY; at++) {
+    key_lens[at] = key_of(first + at * apart, texts[at]);
+    keys[at] = texts[at];
+  }
+  rocksdb_batched_multi_get_cf(db, options, records, MANY, keys, key_lens, values, whys, 1);
+  for (unsigned at = 0; at < MANY; at++) {
+    expect_ok(whys[at]);
+    expect(values[at] != NULL, "one of several records is missing");
+    size_t len = 0;
+    const char *const found = rocksdb_pinnableslice_value(values[at], &len);
+    expect_value(found, len, first + at * apart);
+    rocksdb_pinnableslice_destroy(values[at]);
+  }
+}
+
 /* By keys, by an iterator, and several at once. */
-static void expect_all(rocksdb_t *db) {
+static void expect_all(rocksdb_t *db, rocksdb_column_family_handle_t *records) {
   for (unsigned number = 0; number < RECORDS; number++) expect_record(db, number, 1);
   rocksdb_readoptions_t *const options = rocksdb_readoptions_create();
+  for (unsigned first = 0; first < 200; first++) expect_several(db, records, options, first);
   rocksdb_readoptions_set_readahead_size(options, 1 << 16);
   rocksdb_iterator_t *const all = rocksdb_create_iterator(db, options);
   unsigned count = 0;
-  for (rocksdb_iter_seek_to_first(all); rocksdb_iter_valid(all); rocksdb_iter_next(all)) count++;
+  for (rocksdb_iter_seek_to_first(all); rocksdb_iter_valid(all); rocksdb_iter_next(all)) {
+    size_t len = 0;
+    const char *const found = rocksdb_iter_value(all, &len);
+    expect_value(found, len, count++);
+  }
+  char *why = NULL;
+  rocksdb_iter_get_error(all, &why);
+  expect_ok(why);
   expect(count == RECORDS, "an iterator met another number of records");
   rocksdb_iter_destroy(all);
-  enum { MANY = 32 };
-  char texts[MANY][16], *values[MANY], *whys[MANY];
-  const char *keys[MANY];
-  size_t key_lens[MANY], value_lens[MANY];
-  for (unsigned at = 0; at < MANY; at++) {
-    key_lens[at] = key_of(at * 900, texts[at]);
-    keys[at] = texts[at];
-  }
-  rocksdb_multi_get(db, options, MANY, keys, key_lens, values, value_lens, whys);
-  for (unsigned at = 0; at < MANY; at++) {
-    char value[TEXT];
-    expect_ok(whys[at]);
-    const size_t len = value_of(at * 900, 1, value);
-    const int is_same = value_lens[at] == len && memcmp(values[at], value, len) == 0;
-    expect(is_same, "one of several records is another one");
-    rocksdb_free(values[at]);
-  }
   rocksdb_readoptions_destroy(options);
 }
 
@@ -162,14 +194,16 @@ int main(int count, char **arguments) {
   const char *const uri = count > 3 ? arguments[3] : NULL;
   if (strcmp(what, "destroy") == 0) {
     char *why = NULL;
-    rocksdb_destroy_db(options_over(uri), arguments[2], &why);
+    rocksdb_destroy_db(options_over(uri, 0), arguments[2], &why);
     expect_ok(why);
     return 0;
   }
-  rocksdb_t *const db = open_database(arguments[2], uri);
+  const int is_compared = strcmp(what, "expect") == 0;
+  rocksdb_column_family_handle_t *records = NULL;
+  rocksdb_t *const db = open_database(arguments[2], uri, is_compared, &records);
   if (strcmp(what, "fill") == 0) fill(db);
-  if (strcmp(what, "fill") == 0 || strcmp(what, "expect") == 0) {
-    expect_all(db);
+  if (strcmp(what, "fill") == 0 || is_compared) {
+    expect_all(db, records);
     printf("from_c_test: %d records\n", RECORDS);
   } else if (strcmp(what, "write") == 0) {
     write_until_killed(db);
@@ -178,6 +212,7 @@ int main(int count, char **arguments) {
     const unsigned records = (unsigned)strtoul(arguments[4], NULL, 10);
     for (unsigned number = 0; number < records; number++) expect_record(db, number, 7);
   }
+  rocksdb_column_family_handle_destroy(records);
   rocksdb_close(db);
   return 0;
 }

@@ -343,7 +343,6 @@ int Extents(const std::string& directory, const std::string& uri) {
     for (int round = 0; round < 600 && hits < 1000; round++) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
       for (int seed = 0; seed < 8; seed++) ExpectScattered(db.get(), seed);
-      for (int number = 0; number < 50; number++) Expect(db.get(), number, number + 1);
       hits = Figure(uri, "hits");
     }
     if (hits < 1000) Check(Status::Aborted(std::to_string(hits)), "hits of extents");

@@ -366,7 +366,7 @@ fn print_table(report: &Report) {
     println!("histories of transactions {:>8}", tally.transactions);
     println!("damages reported        {:>10}", tally.damages_reported);
     println!("damages harmless        {:>10}", tally.damages_harmless);
-    println!("damages repaired        {:>10}", tally.repairs);
+    println!("repairs and refusals    {:>10}", tally.repairs);
     let per_core = tally.all_images() as f64 / report.seconds / report.threads as f64;
     println!("{:.0} s, {per_core:.0} images a second and thread", report.seconds);
     let mut suites: Vec<_> = report.seconds_of_suites.iter().collect();

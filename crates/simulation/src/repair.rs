@@ -18,6 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use thermocline::{Db, Lost, RepairPlan};
 use thermocline_foundation::random::{Random, mix};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Puts `damage` into a file, repairs it, and looks at what is left.
 pub fn run(
@@ -164,11 +165,11 @@ struct Chosen {
 }
 
 impl Cut {
-    /// What a process that was killed had not synced would be lost with the power, and no repair
-    /// could know.
+    /// For each damage another cut. What a process that was killed had not synced would be lost
+    /// with the power, and no repair could know.
     fn new(fixture: &Fixture, damage: &Damage) -> Self {
-        let (at, kind) = damage.place();
-        let random = Random::new(mix(fixture.seed() ^ mix(at ^ (kind << 48))));
+        let damage = xxh3_64(format!("{damage:?}").as_bytes());
+        let random = Random::new(mix(fixture.seed() ^ damage));
         let chosen = Mutex::new(Chosen { random, changes: 0, image: None });
         Self { is_power: !fixture.is_killed(), chosen }
     }

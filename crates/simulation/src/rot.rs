@@ -61,20 +61,6 @@ pub enum Damage {
     Exchange(u64, Place, u64, usize),
 }
 
-impl Damage {
-    /// The offset in the file, and a number of what is done there.
-    pub fn place(&self) -> (u64, u64) {
-        match *self {
-            Self::Flip(at, mask) => (at, u64::from(mask)),
-            Self::Zero(at, len) => (at, 1000 + len as u64),
-            Self::Cut(at) => (at, 300),
-            Self::Swap(at, _, len) => (at, 10_000 + len as u64),
-            Self::Older(at, len) => (at, 20_000 + len as u64),
-            Self::Exchange(at, _, _, len) => (at, 30_000 + len as u64),
-        }
-    }
-}
-
 /// What was damaged, and what came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {

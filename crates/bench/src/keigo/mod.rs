@@ -24,7 +24,8 @@ use crate::Outcome;
 use crate::cell::Cell;
 use crate::command::arguments::example_cell;
 use crate::rows::{
-    Context, Devices, Figure, Found, Outcomes, RowArguments, Stand, Ways, asked, parse_seconds,
+    Context, Devices, Figure, Found, Lengths, Outcomes, RowArguments, Stand, Ways, asked,
+    parse_seconds,
 };
 use rows::{Group, PAPER, Row};
 use thermocline_foundation::ByteSize;
@@ -49,6 +50,10 @@ const DATA_OVER_LEVEL_BASE: u64 = 24;
 const SMALL_PART: u64 = 4;
 /// After how long a profile that is learnt is compared with one that is known.
 const LEARNING_S: f64 = 30.0;
+
+/// Of a run, and of a try.
+const USUAL: Lengths = Lengths { rounds: 1, records: RECORDS, seconds: 4.0 };
+const QUICK: Lengths = Lengths { rounds: 1, records: RECORDS, seconds: 2.0 };
 
 /// `keigo`.
 #[derive(Clone, Debug, clap::Args)]
@@ -95,12 +100,13 @@ struct Sizes {
 
 impl Sizes {
     fn new(arguments: &KeigoArguments) -> Self {
-        let (lengths, quick) = (&arguments.rows, arguments.rows.quick);
+        let Lengths { rounds, records, seconds } = arguments.rows.lengths(USUAL, QUICK);
+        let warm_up_seconds = if arguments.rows.quick { 1.0 } else { 3.0 };
         Self {
-            rounds: lengths.rounds.unwrap_or(1),
-            records: lengths.records.unwrap_or(RECORDS),
-            seconds: lengths.seconds.unwrap_or(if quick { 2.0 } else { 4.0 }),
-            warm_up_seconds: arguments.warm_up_seconds.unwrap_or(if quick { 1.0 } else { 3.0 }),
+            rounds,
+            records,
+            seconds,
+            warm_up_seconds: arguments.warm_up_seconds.unwrap_or(warm_up_seconds),
             fast_percent: arguments.fast_percent,
         }
     }

@@ -142,11 +142,14 @@ fn counted(db: &Db) -> u64 {
     db.stats().memory.used_bytes
 }
 
-fn fill(store: &Store) -> Outcome<u64> {
-    let db = store.create_full()?;
+fn closed(db: Db) -> Outcome<u64> {
     let counted = counted(&db);
     db.close()?;
     Ok(counted)
+}
+
+fn fill(store: &Store) -> Outcome<u64> {
+    closed(store.create_full()?)
 }
 
 /// The process ends without closing the store, with memtables and logs as full as they come.
@@ -163,9 +166,7 @@ fn recovery(store: &Store) -> Outcome<u64> {
     for number in (0..store.records()).step_by(997) {
         check(number, 0, db.get(key(number))?.as_deref())?;
     }
-    let counted = counted(&db);
-    db.close()?;
-    Ok(counted)
+    closed(db)
 }
 
 /// Half reads, half writes of the same value, popular keys more often.
@@ -184,9 +185,7 @@ fn mixed(store: &Store) -> Outcome<u64> {
         }
         Ok(())
     })?;
-    let counted = counted(&db);
-    db.close()?;
-    Ok(counted)
+    closed(db)
 }
 
 /// One thread, since each value in flight is the caller's own memory.
@@ -202,9 +201,7 @@ fn large_values(store: &Store) -> Outcome<u64> {
     for (number, record) in (0..).zip(db.scan()) {
         check(number, 0, Some(&record?.1))?;
     }
-    let counted = counted(&db);
-    db.close()?;
-    Ok(counted)
+    closed(db)
 }
 
 fn batches(store: &Store) -> Outcome<u64> {
@@ -219,9 +216,7 @@ fn batches(store: &Store) -> Outcome<u64> {
         db.write(batch)?;
         number += at_once;
     }
-    let counted = counted(&db);
-    db.close()?;
-    Ok(counted)
+    closed(db)
 }
 
 fn multi_get(store: &Store) -> Outcome<u64> {
@@ -237,9 +232,7 @@ fn multi_get(store: &Store) -> Outcome<u64> {
         }
         Ok(())
     })?;
-    let counted = counted(&db);
-    db.close()?;
-    Ok(counted)
+    closed(db)
 }
 
 /// Many scans side by side, each on a part of the keys of its own, a record at a time.
@@ -256,9 +249,7 @@ fn scans(store: &Store) -> Outcome<u64> {
         }
     }
     drop(open);
-    let counted = counted(&db);
-    db.close()?;
-    Ok(counted)
+    closed(db)
 }
 
 /// Records are overwritten under snapshots that keep what they had.
@@ -280,9 +271,7 @@ fn snapshots(store: &Store) -> Outcome<u64> {
         }
     }
     drop(held);
-    let counted = counted(&db);
-    db.close()?;
-    Ok(counted)
+    closed(db)
 }
 
 /// Tables of the least size, all of them open.
@@ -293,17 +282,13 @@ fn tables(store: &Store) -> Outcome<u64> {
     for number in (0..store.records()).step_by(7) {
         check(number, 0, db.get(key(number))?.as_deref())?;
     }
-    let counted = counted(&db);
-    db.close()?;
-    Ok(counted)
+    closed(db)
 }
 
 fn compaction(store: &Store) -> Outcome<u64> {
     let db = store.create_full()?;
     db.compact_range(None, None, &mut |_| {})?;
-    let counted = counted(&db);
-    db.close()?;
-    Ok(counted)
+    closed(db)
 }
 
 fn ingest(store: &Store) -> Outcome<u64> {
@@ -316,7 +301,5 @@ fn ingest(store: &Store) -> Outcome<u64> {
     for (number, record) in (0..).zip(db.scan()) {
         check(number, 0, Some(&record?.1))?;
     }
-    let counted = counted(&db);
-    db.close()?;
-    Ok(counted)
+    closed(db)
 }

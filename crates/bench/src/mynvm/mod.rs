@@ -22,7 +22,7 @@ use crate::Outcome;
 use crate::cell::Cell;
 use crate::command::arguments::example_cell;
 use crate::rows::{
-    Context, Devices, Figure, Found, Outcomes, RowArguments, Ways, asked, parse_seconds,
+    Context, Devices, Figure, Found, Lengths, Outcomes, RowArguments, Ways, asked, parse_seconds,
 };
 use crate::summary::Spread;
 use rows::{Group, PAPER, READS, Row};
@@ -44,6 +44,10 @@ const DATA_OVER_FAST: u64 = 5;
 const SMALL_MIB_MIN: u64 = 8;
 /// Of S's throughput, the load at which latencies are measured.
 const RATE_SHARE: f64 = 0.7;
+
+/// Of a run, and of a try.
+const USUAL: Lengths = Lengths { rounds: 2, records: 600_000, seconds: 8.0 };
+const QUICK: Lengths = Lengths { rounds: 1, records: 600_000, seconds: 2.0 };
 
 /// `mynvm`.
 #[derive(Clone, Debug, clap::Args)]
@@ -83,12 +87,13 @@ struct Sizes {
 
 impl Sizes {
     fn new(arguments: &MynvmArguments) -> Self {
-        let (lengths, quick) = (&arguments.rows, arguments.rows.quick);
+        let Lengths { rounds, records, seconds } = arguments.rows.lengths(USUAL, QUICK);
+        let warm_up_seconds = if arguments.rows.quick { 6.0 } else { 20.0 };
         Self {
-            rounds: lengths.rounds.unwrap_or(if quick { 1 } else { 2 }),
-            records: lengths.records.unwrap_or(600_000),
-            seconds: lengths.seconds.unwrap_or(if quick { 2.0 } else { 8.0 }),
-            warm_up_seconds: arguments.warm_up_seconds.unwrap_or(if quick { 6.0 } else { 20.0 }),
+            rounds,
+            records,
+            seconds,
+            warm_up_seconds: arguments.warm_up_seconds.unwrap_or(warm_up_seconds),
         }
     }
 

@@ -121,7 +121,28 @@ pub struct RowArguments {
     pub json: bool,
 }
 
+/// How long a run is where its arguments do not say.
+#[derive(Clone, Copy, Debug)]
+pub struct Lengths {
+    /// Repetitions.
+    pub rounds: u32,
+    /// Records of 1 KB.
+    pub records: u64,
+    /// Seconds of each row at most.
+    pub seconds: f64,
+}
+
 impl RowArguments {
+    /// What is asked for, else `usual`, or `quick` for a try.
+    pub fn lengths(&self, usual: Lengths, quick: Lengths) -> Lengths {
+        let else_is = if self.quick { quick } else { usual };
+        Lengths {
+            rounds: self.rounds.unwrap_or(else_is.rounds),
+            records: self.records.unwrap_or(else_is.records),
+            seconds: self.seconds.unwrap_or(else_is.seconds),
+        }
+    }
+
     /// Where the results go.
     pub fn results(&self, paper: &Paper) -> PathBuf {
         self.results.clone().unwrap_or_else(|| PathBuf::from(format!("{}.json", paper.word)))

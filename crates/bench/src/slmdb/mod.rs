@@ -20,7 +20,8 @@ use crate::Outcome;
 use crate::cell::Cell;
 use crate::command::arguments::example_cell;
 use crate::rows::{
-    Context, Devices, Figure, Found, Outcomes, RowArguments, SMALLEST, Ways, asked, parse_seconds,
+    Context, Devices, Figure, Found, Lengths, Outcomes, RowArguments, SMALLEST, Ways, asked,
+    parse_seconds,
 };
 use crate::summary::Spread;
 use crate::values::{VALUE_BYTES_MAX, VALUE_BYTES_MIN};
@@ -53,6 +54,10 @@ const REGION_BYTES: u64 = 16 << 20;
 const ENGINE_BYTES_MIN: u64 = 12 << 20;
 /// What is read after an opening: enough to see that the records are there.
 const LOOKS: u64 = 2000;
+
+/// Of a run, and of a try.
+const USUAL: Lengths = Lengths { rounds: 3, records: 250_000, seconds: 1.5 };
+const QUICK: Lengths = Lengths { rounds: 1, records: 60_000, seconds: 0.5 };
 
 /// `slmdb`.
 #[derive(Clone, Debug, clap::Args)]
@@ -111,16 +116,15 @@ struct Sizes {
 
 impl Sizes {
     fn new(arguments: &SlmdbArguments) -> Self {
-        let (lengths, quick) = (&arguments.rows, arguments.rows.quick);
-        let records = lengths.records.unwrap_or(if quick { 60_000 } else { 250_000 });
-        let seconds = lengths.seconds.unwrap_or(if quick { 0.5 } else { 1.5 });
+        let Lengths { rounds, records, seconds } = arguments.rows.lengths(USUAL, QUICK);
+        let keys = if arguments.rows.quick { 100_000 } else { 1_000_000 };
         let named = &arguments.value[..];
         Self {
-            rounds: lengths.rounds.unwrap_or(if quick { 1 } else { 3 }),
+            rounds,
             memory_bytes: records.saturating_mul(USUAL_VALUE) / DATA_OVER_MEMORY,
             data_over_memory: arguments.data_over_memory.unwrap_or(DATA_OVER_MEMORY),
             values: if named.is_empty() { VALUES.to_vec() } else { named.to_vec() },
-            keys: arguments.keys.unwrap_or(if quick { 100_000 } else { 1_000_000 }),
+            keys: arguments.keys.unwrap_or(keys),
             seconds,
             warm_up_seconds: arguments.warm_up_seconds.unwrap_or(seconds / 3.0),
         }

@@ -92,7 +92,7 @@ fn p99(measured: &Measured, kind: &str) -> Option<f64> {
     measured.latency_from_due.get(kind).map(|latency| latency.p99_us)
 }
 
-/// What the paper waits for a line where it says nothing else.
+/// The time that a flushed line takes in the paper, in figures that name no other.
 const LINE_NS: u32 = 500;
 
 /// Labels of the engines that are compared.

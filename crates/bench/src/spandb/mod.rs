@@ -12,7 +12,9 @@ mod rows;
 use crate::Outcome;
 use crate::cell::Cell;
 use crate::command::arguments::example_cell;
-use crate::rows::{Context, Devices, Figure, Found, Outcomes, RowArguments, SMALLEST, Ways, asked};
+use crate::rows::{
+    Context, Devices, Figure, Found, Lengths, Outcomes, RowArguments, SMALLEST, Ways, asked,
+};
 use rows::{Group, PAPER, Row};
 use std::collections::BTreeSet;
 use thermocline_foundation::ByteSize;
@@ -26,6 +28,10 @@ const BESIDE_BYTES: u64 = 2 << 30;
 const MEMTABLES: u64 = 12;
 /// What is read after an opening: enough to see that the records are there.
 const LOOKS: u64 = 2000;
+
+/// Of a run, and of a try.
+const USUAL: Lengths = Lengths { rounds: 3, records: 400_000, seconds: 6.0 };
+const QUICK: Lengths = Lengths { rounds: 1, records: 100_000, seconds: 1.0 };
 
 /// `spandb`.
 #[derive(Clone, Debug, clap::Args)]
@@ -67,13 +73,14 @@ struct Sizes {
 
 impl Sizes {
     fn new(arguments: &SpandbArguments) -> Self {
-        let (lengths, quick) = (&arguments.rows, arguments.rows.quick);
+        let Lengths { rounds, records, seconds } = arguments.rows.lengths(USUAL, QUICK);
+        let log_mib = if arguments.rows.quick { 64 } else { 1024 };
         Self {
-            rounds: lengths.rounds.unwrap_or(if quick { 1 } else { 3 }),
-            records: lengths.records.unwrap_or(if quick { 100_000 } else { 400_000 }),
-            seconds: lengths.seconds.unwrap_or(if quick { 1.0 } else { 6.0 }),
+            rounds,
+            records,
+            seconds,
             rest_seconds: 10.0,
-            log: arguments.log.unwrap_or(ByteSize::mib(if quick { 64 } else { 1024 })),
+            log: arguments.log.unwrap_or(ByteSize::mib(log_mib)),
             memory: arguments.memory,
         }
     }
