@@ -318,13 +318,15 @@ pub struct Stats {
 /// Arguments of `tiers`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without an action: the tiers of the database that --db names. The actions are for a directory of
-another program (RocksDB, LevelDB) whose files lie over tiers by links; --db means nothing to them,
-and --tier says where each of its tiers is now. No host may write there during export, migrate and
-rehome.
+Without an action: the tiers of the database that --db names. add, remove and replace change their
+list; the database is not open meanwhile. The other actions are for a directory of another program
+(RocksDB, LevelDB) whose files lie over tiers by links; --db means nothing to them, and --tier says
+where each of its tiers is now. No host may write there during export, migrate and rehome.
 
 Examples:
   thermocline tiers --db store
+  thermocline tiers --db store add /mnt/nvme/store:40GiB --at 0
+  thermocline tiers --db store replace 1 /mnt/new/store
   thermocline tiers show /var/lib/app/db
   thermocline tiers export /var/lib/app/db
   thermocline tiers rehome /var/lib/app/db-copy --tier /mnt/nvme/copy:20GiB")]
@@ -334,12 +336,27 @@ pub struct Tiers {
     pub action: Option<TiersAction>,
 }
 
-/// What can be done with a directory of another program.
+/// What can be done with the tiers of the database, or of a directory of another program.
 #[derive(Debug, Subcommand)]
 pub enum TiersAction {
-    /// List its files, where each lies and what it takes
+    /// Add a tier to the database that --db names, as the slowest or at place N
+    Add(TierAdd),
+    /// Remove a tier of it; its files go to the others first
+    Remove {
+        /// Its directory, as `tiers` shows it
+        path: PathBuf,
+    },
+    /// Put a tier of it into another directory, such as one on a new disk
+    Replace {
+        /// Its place, 0 for the fastest
+        #[arg(value_name = "N")]
+        at: usize,
+        /// The directory, which is made or empty
+        path: PathBuf,
+    },
+    /// List a host's files, where each lies and what it takes
     List(HostDirectory),
-    /// Show its tiers: how full they are, and what is known of their devices
+    /// Show a host's tiers: how full they are, and what is known of their devices
     Show(HostDirectory),
     /// Bring all files home, so that the directory needs no tiers: for a backup, or to leave
     Export(HostDirectory),
@@ -347,6 +364,17 @@ pub enum TiersAction {
     Migrate(HostDirectory),
     /// Give the tiers to this directory, which was moved or is a copy; the other one is refused
     Rehome(HostDirectory),
+}
+
+/// Arguments of `tiers add`.
+#[derive(Debug, Args)]
+pub struct TierAdd {
+    /// The tier, as --tier has it; its directory is made or empty
+    #[arg(value_name = "PATH:CAPACITY[:DRIVER]", value_parser = parse_tier)]
+    pub added: Tier,
+    /// Its place, 0 for the fastest; those from there on move down
+    #[arg(long, value_name = "N")]
+    pub at: Option<usize>,
 }
 
 /// A directory of another program.

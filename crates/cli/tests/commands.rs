@@ -4,6 +4,7 @@ mod command;
 
 use command::{Scratch, text};
 use std::io::Write;
+use std::path::PathBuf;
 
 #[test]
 fn a_value_is_put_read_replaced_and_deleted() {
@@ -335,6 +336,49 @@ fn two_tiers_make_a_hybrid_store_and_one_that_is_leveled_stays_so() {
     assert_eq!(preset("new"), "hybrid");
     scratch.ok(&["--db", "one", "put", "k", "v"]);
     assert_eq!(preset("one"), "leveled");
+}
+
+#[test]
+fn tiers_come_go_and_are_replaced_and_the_records_stay() {
+    let scratch = Scratch::new();
+    let config = b"preset = 'leveled'\nmemory = '8 MiB'\n";
+    scratch.file("store.toml", config);
+    let lines: String = (0..20_000).map(|key| format!("{key}\tvalue of {key}\n")).collect();
+    let load = ["--config", "store.toml", "--tier", "first:64MiB", "load", "--tsv"];
+    scratch.ok_with(&load, lines.as_bytes());
+    let holds = |tiers: &[&str]| {
+        assert_eq!(scratch.ok(&["get", "17"]), b"value of 17");
+        assert!(text(&scratch.ok(&["verify"])).contains("all is well"));
+        let shown: serde_json::Value =
+            serde_json::from_slice(&scratch.ok(&["tiers", "--json"])).unwrap();
+        let shown = shown.as_array().unwrap().iter().map(|tier| tier["path"].as_str().unwrap());
+        let expected: Vec<_> = tiers.iter().map(|name| scratch.path(name)).collect();
+        assert!(shown.map(PathBuf::from).eq(expected), "{tiers:?}");
+    };
+    let added = text(&scratch.ok(&["tiers", "add", "fast:64MiB", "--at", "0"]));
+    assert!(added.lines().nth(1).unwrap().starts_with("tier 1") && added.contains("first"));
+    holds(&["fast", "first"]);
+    scratch.ok(&["tiers", "replace", "1", "second"]);
+    holds(&["fast", "second"]);
+    scratch.ok(&["put", "new", "in the log"]);
+    assert!(!scratch.path("first").exists());
+    let removed: serde_json::Value =
+        serde_json::from_slice(&scratch.ok(&["tiers", "remove", "fast", "--json"])).unwrap();
+    assert_eq!(removed["tiers"].as_array().unwrap().len(), 1);
+    assert!(removed["bytes"].as_u64().unwrap() > 0, "the manifest and the log moved: {removed}");
+    holds(&["second"]);
+    for (words, status, part) in [
+        (&["tiers", "remove", "second"][..], 1, "the only tier"),
+        (&["tiers", "remove", "0"], 1, "no tier lies in"),
+        (&["tiers", "add", "second:1GiB"], 1, "twice"),
+        (&["tiers", "add", "ram:1GiB:memory"], 2, "driver memory"),
+        (&["tiers", "replace", "3", "third"], 1, "no place 3"),
+    ] {
+        let line = scratch.fails(words, status);
+        assert!(line.contains(part), "{words:?}: {line}");
+    }
+    holds(&["second"]);
+    assert_eq!(scratch.ok(&["get", "new"]), b"in the log");
 }
 
 #[test]

@@ -52,8 +52,16 @@ fn reading_only_changes_nothing_and_says_so() {
         assert!(stats.contains("READ-ONLY: ") && stats.contains("for reading only"), "{stats}");
         let json = text(&scratch.ok(&["--db", "db", "--read-only", "stats", "--json"]));
         assert!(json.contains("\"mode\": \"read_only\""), "{json}");
-        for words in [&["put", "a", "c"][..], &["delete", "a"], &["compact"], &["checkpoint", "c"]]
-        {
+        let writers: [&[&str]; 7] = [
+            &["put", "a", "c"],
+            &["delete", "a"],
+            &["compact"],
+            &["checkpoint", "c"],
+            &["tiers", "add", "new:1GiB"],
+            &["tiers", "remove", "1"],
+            &["tiers", "replace", "1", "new"],
+        ];
+        for words in writers {
             let line = scratch.fails(&[&["--db", "db", "--read-only"], words].concat(), 1);
             assert!(line.contains("reading only") && line.contains("for writing"), "{line}");
         }

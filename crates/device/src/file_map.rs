@@ -335,6 +335,11 @@ impl FileMap {
         Err(Error::new(ErrorKind::Corrupt, text))
     }
 
+    /// Bytes that a map takes that is begun with `state`.
+    pub(crate) fn begun_bytes(state: &MapState) -> u64 {
+        Journal::begun_bytes(state.files.len() * ENTRY_BYTES, LAST_BYTES)
+    }
+
     /// What the map says.
     pub fn state(&self) -> &MapState {
         &self.state

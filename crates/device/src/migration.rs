@@ -37,8 +37,29 @@ impl TieredFiles {
     /// Errors: `NotFound` where the file is, or meanwhile was, deleted; `OutOfSpace` where `to` has
     /// no room.
     pub fn migrate(&self, number: FileNumber, to: TierIndex, progress: Progress<'_>) -> Result<()> {
+        self.move_file(number, to, false, progress)
+    }
+
+    /// As [`TieredFiles::migrate`], of a published file of any kind: for a namespace of which
+    /// nothing else has a file open.
+    pub(crate) fn relocate(
+        &self,
+        number: FileNumber,
+        to: TierIndex,
+        progress: Progress<'_>,
+    ) -> Result<()> {
+        self.move_file(number, to, true, progress)
+    }
+
+    fn move_file(
+        &self,
+        number: FileNumber,
+        to: TierIndex,
+        may_be_any: bool,
+        progress: Progress<'_>,
+    ) -> Result<()> {
         self.require_writable()?;
-        let Some((kind, from)) = self.begin_move(number, to)? else {
+        let Some((kind, from)) = self.begin_move(number, to, may_be_any)? else {
             return Ok(());
         };
         let target = &self.tiers()[to.position()];
@@ -74,6 +95,7 @@ impl TieredFiles {
         &self,
         number: FileNumber,
         to: TierIndex,
+        may_be_any: bool,
     ) -> Result<Option<(FileKind, TierIndex)>> {
         self.with_state(|state| {
             let tiers = self.tier_states(state);
@@ -82,7 +104,8 @@ impl TieredFiles {
                 let text = format!("there is no {to}, only {} tiers", tiers.len());
                 Error::new(ErrorKind::Invalid, text)
             })?;
-            if !entry.published || !matches!(entry.kind, FileKind::Table { .. }) {
+            let may_move = may_be_any || matches!(entry.kind, FileKind::Table { .. });
+            if !entry.published || !may_move {
                 let text = format!("cannot move file {number}: only published tables move");
                 return Err(Error::new(ErrorKind::Invalid, text));
             }

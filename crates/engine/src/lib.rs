@@ -83,6 +83,7 @@ pub use engine::open_files::OpenFileStats;
 pub use engine::stats::{
     Amplification, CacheStats, LevelStats, MemoryStats, Mode, OperationStats, Stats, TierStats,
 };
+pub use engine::tier_change::{TierChange, WhichTier};
 pub use engine::verify::{Problem, VerifyReport};
 pub use engine::wear::WearStats;
 pub use environment::Environment;

@@ -456,6 +456,20 @@ bugs! {
     /// Names over links · extents are bound to the name of their file alone · reads until extents
     /// are kept, another file under the name, read.
     ExtentOfReplacedFileServed,
+    /// Tiers that change · the directory that goes is emptied before the new file map and
+    /// `DATABASE` are there: the last file map is gone, and nothing opens · the fastest tier is
+    /// replaced or removed, the process ends between the two.
+    LeftEmptiedFirst,
+    /// Tiers that change · an opening that ends a change empties the directory that goes before it
+    /// has looked at the tiers: a refused opening deletes what may be the last copy · a change cut
+    /// off at its end, the new directory not mounted.
+    LeftEmptiedUnasked,
+    /// Tiers that change · a file map that an attempt has left is not removed: no opening ends the
+    /// change · a change cut off after its map, opening.
+    HalfMadeMapStays,
+    /// Tiers that change · an opening that ends a change does not compare what `TIER` says, and
+    /// makes a wrong disk the right one · a change cut off, an older clone of a tier mounted.
+    ChangeEndedUnasked,
 }
 
 /// `bug` is on in this thread.

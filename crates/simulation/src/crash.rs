@@ -91,9 +91,15 @@ const OWED_IMAGES: u64 = 400;
 
 /// Submissions that must be there.
 #[derive(Clone, Copy, Debug)]
-struct Least {
-    after_power_cut: usize,
-    after_kill: usize,
+pub(crate) struct Least {
+    pub after_power_cut: usize,
+    pub after_kill: usize,
+}
+
+impl Least {
+    pub fn of(known: &Known) -> Self {
+        Self { after_power_cut: known.durable, after_kill: known.acknowledged }
+    }
 }
 
 /// The crash points of one life, and of the recoveries from its images.
@@ -177,10 +183,7 @@ impl CrashPoints {
     /// The images of `world` that are tried.
     fn try_point(&self, world: &World, what: &str) -> Result<(), Violation> {
         let units = world.units();
-        let least = self.least.unwrap_or_else(|| {
-            let known = self.known.read_recursive();
-            Least { after_power_cut: known.durable, after_kill: known.acknowledged }
-        });
+        let least = self.least.unwrap_or_else(|| Least::of(&self.known.read_recursive()));
         let (all_units, samples) = match self.depth {
             0 => (self.effort.all_units, self.effort.samples),
             _ => (1, self.effort.nested_samples),
@@ -213,9 +216,7 @@ impl CrashPoints {
 
     /// The process is killed, or the power cut, and what opens the store then may leave out a sync.
     fn try_restart(&self, world: &World, call: u64) -> Result<(), Violation> {
-        let known = self.known.read_recursive();
-        let least = Least { after_power_cut: known.durable, after_kill: known.acknowledged };
-        drop(known);
+        let least = Least::of(&self.known.read_recursive());
         let explain = |why| format!("the process was killed after call {call}:\n{why}");
         self.check_image(&world.after(Loss::None), least).map_err(explain)?;
         let kept: Vec<_> = world.units().iter().map(|_| self.draw(2) == 0).collect();

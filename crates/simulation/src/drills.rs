@@ -1,6 +1,6 @@
 //! Tier drills: a tier is missing, swapped, foreign, an older clone, full, a hundred times slower,
-//! vanishes under a running store, or allows only reading once the store has ended; each while the
-//! store is idle, loaded, and compacting.
+//! vanishes under a running store, or allows only reading once the store has ended; or there are
+//! others (`reshape.rs`); each while the store is idle, loaded, and compacting.
 //!
 //! The store refuses with a reason, or goes on; it never mixes tiers up, and loses nothing once
 //! the right tier is back.
@@ -10,6 +10,7 @@ use crate::history::{HOME, Shape, TIERS, is_hybrid, key, settings, value};
 use crate::life::Life;
 use crate::machine::Machine;
 use crate::oracle::{Known, Violation, check_bytes, check_error, check_files};
+use crate::reshape;
 use parking_lot::RwLock;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,10 +29,11 @@ pub enum Drill {
     Slow,
     Vanishing,
     ReadOnly,
+    Reshaped,
 }
 
 /// All of them.
-pub const DRILLS: [Drill; 8] = [
+pub const DRILLS: [Drill; 9] = [
     Drill::Missing,
     Drill::Swapped,
     Drill::Foreign,
@@ -40,6 +42,7 @@ pub const DRILLS: [Drill; 8] = [
     Drill::Slow,
     Drill::Vanishing,
     Drill::ReadOnly,
+    Drill::Reshaped,
 ];
 
 /// What the store does when it happens.
@@ -111,6 +114,7 @@ pub fn run(seed: u64, drill: Drill, phase: Phase) -> Result<(), Violation> {
         }
         Drill::Full | Drill::Slow | Drill::Vanishing => live(life, &known, drill, tier),
         Drill::ReadOnly => read_only(life, &known),
+        Drill::Reshaped => reshape::run(life, &known),
     }
 }
 

@@ -153,7 +153,7 @@ fn check_undone(
 
 /// What a power cut leaves that takes all that should be durable and is not ([`syncs`]). A name
 /// whose sync failed is there only beside such, which may be its removal.
-fn without_owed(world: &World) -> World {
+pub(crate) fn without_owed(world: &World) -> World {
     let units = world.units();
     let owed: BTreeSet<_> =
         units.iter().filter(|unit| unit.owed).map(|unit| unit.directory).collect();

@@ -53,6 +53,7 @@ pub mod oracle;
 pub mod planted;
 pub mod recorder;
 pub mod repair;
+mod reshape;
 pub mod rot;
 pub mod steady;
 pub mod syncs;

@@ -51,6 +51,7 @@ pub(crate) use active::{is_changed, turn};
 mod active {
     use super::Turn;
     use crate::campaign::{Suite, Task, crash_shape};
+    use crate::drills::{DRILLS, Drill, PHASES};
     use crate::life::Life;
     use crate::oracle::Known;
     use crate::planted::{parse_task, task_words};
@@ -193,11 +194,31 @@ mod active {
         })
     }
 
+    /// The drills that change tiers, which no life does.
+    fn tier_changes(rounds: u64) -> impl Iterator<Item = Task> {
+        let items = (DRILLS.len() * PHASES.len()) as u64;
+        let of_seed = move |seed| {
+            let first = DRILLS.iter().position(|drill| *drill == Drill::Reshaped).unwrap_or(0);
+            (first as u64 * PHASES.len() as u64..items).map(move |item| Task {
+                suite: Suite::Drills,
+                seed,
+                one_in: 1,
+                only: Some(item),
+            })
+        };
+        (1..=8 * rounds).flat_map(of_seed)
+    }
+
     /// The first task that objects to `change`, and what it says; and how often the change was made
     /// in all that were run.
     pub fn find(change: &Change, rounds: u64) -> (Option<(Task, String)>, u64) {
         let mut made = 0;
-        let found = candidates(rounds).find_map(|task| {
+        let of_tiers = change.places().iter().any(|place| is_within(place, "reshape"));
+        let tasks: Vec<_> = match of_tiers {
+            true => tier_changes(rounds).collect(),
+            false => candidates(rounds).collect(),
+        };
+        let found = tasks.into_iter().find_map(|task| {
             if made > 0 && !is_worth_it(change, task) {
                 return None;
             }
@@ -216,7 +237,7 @@ mod active {
             places.iter().any(|place| names.iter().any(|name| is_within(place, name)))
         };
         match (task.suite, task.one_in) {
-            (Suite::Crash, 3) => true,
+            (Suite::Crash, 3) | (Suite::Drills, _) => true,
             (Suite::Crash, _) => {
                 begins(&["after-crash", "cut-off", "manifest", "opening", "replayed-logs"])
             }

@@ -1,7 +1,8 @@
 //! `tiers list|show|export|migrate|rehome DIR`: a directory of another program whose files lie over
 //! tiers.
 
-use crate::arguments::{Database, HostDirectory, TiersAction};
+use super::tier_change;
+use crate::arguments::{Database, HostDirectory, TierAdd, TiersAction};
 use crate::failure::Result;
 use crate::output::Output;
 use crate::table::Table;
@@ -9,6 +10,7 @@ use crate::text;
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
+use thermocline::{TierChange, WhichTier};
 use thermocline_device::names::{NamedInfo, NamedTier};
 use thermocline_device::{FillFirst, Names, SystemDevices, TierSpec};
 use thermocline_foundation::ByteSize;
@@ -16,6 +18,19 @@ use thermocline_foundation::ByteSize;
 /// Shows the directory, or moves its files.
 pub fn run(database: &Database, action: &TiersAction, json: bool) -> Result<()> {
     match action {
+        TiersAction::Add(TierAdd { added, at }) => {
+            let change = TierChange::Add { at: *at, tier: added.clone() };
+            tier_change::run(database, change, json)
+        }
+        TiersAction::Remove { path } => {
+            // A place means another tier once the change is made: repeated, it would make two.
+            let tier = WhichTier::Path(path.clone());
+            tier_change::run(database, TierChange::Remove { tier }, json)
+        }
+        TiersAction::Replace { at, path } => {
+            let change = TierChange::Replace { at: *at, path: path.clone() };
+            tier_change::run(database, change, json)
+        }
         TiersAction::List(host) => list(&open(database, host)?, json),
         TiersAction::Show(host) => show(&open(database, host)?, json),
         TiersAction::Export(host) => {

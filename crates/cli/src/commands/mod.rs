@@ -14,6 +14,7 @@ mod rebuild_index;
 mod repair;
 mod scan;
 pub mod stats;
+mod tier_change;
 pub mod tiers;
 mod verify;
 mod watch;

@@ -71,6 +71,7 @@ impl Names {
             tiers: own_tiers(&path, tiers, instance)?,
             closed: BTreeMap::new(),
             region: None,
+            left: None,
         };
         let made = sync_site("names/creation", || make(&*devices, &path, &*own, &home));
         drop((lock, own));

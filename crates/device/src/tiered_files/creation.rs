@@ -89,8 +89,8 @@ impl TieredFiles {
         let mut taken = Vec::new();
         let made = take_all(devices, &home_path, &tiers, texts, &mut taken).and_then(|locks| {
             let instance = InstanceId::drawn(|| devices.entropy());
-            let (closed, region) = (BTreeMap::new(), None);
-            let home = Home { database, instance, generation: 1, tiers, closed, region };
+            let (closed, region, left) = (BTreeMap::new(), None, None);
+            let home = Home { database, instance, generation: 1, tiers, closed, region, left };
             let open_files = Arc::new(OpenFiles::new(devices.descriptor_limit(), false));
             make(home, home_path, &taken, (locks, open_files), texts, fill)
         });
@@ -167,7 +167,7 @@ fn take(
     Ok(lock)
 }
 
-fn require_empty(driver: &dyn Driver, path: &Path) -> Result<()> {
+pub(super) fn require_empty(driver: &dyn Driver, path: &Path) -> Result<()> {
     let entries = driver.list()?;
     let shown = path.display();
     let has = |name: &str| entries.iter().any(|entry| entry.name == name);

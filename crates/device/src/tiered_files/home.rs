@@ -56,6 +56,8 @@ pub struct Home {
     pub closed: BTreeMap<String, Extent>,
     /// The region of persistent memory, where there is one.
     pub region: Option<RegionRecord>,
+    /// The tier that goes, whose directory is to be emptied: in `CHANGING` alone.
+    pub left: Option<TierSpec>,
 }
 
 /// What `DATABASE` says of the region of persistent memory (docs/formats/region.md).
@@ -84,6 +86,8 @@ struct Text {
     closed: BTreeMap<String, Extent>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     region: Option<RegionText>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    left: Option<TierText>,
     tier: Vec<TierText>,
 }
 
@@ -133,10 +137,10 @@ impl Home {
 
     /// The file's text; the inverse of [`Home::parse`].
     pub fn text(&self, path: &Path) -> Result<String> {
-        let tier = self.tiers.iter().map(|spec| {
+        let tier_text = |spec: &TierSpec| -> Result<TierText> {
             let stored = stored_path(path, &spec.path)?;
             Ok(TierText { path: stored, capacity: spec.capacity, driver: spec.driver.clone() })
-        });
+        };
         let region = self.region.as_ref().map(|region| {
             let &RegionRecord { size, generation, is_clean: clean, .. } = region;
             let stored = stored_path(path, &region.path)?;
@@ -150,7 +154,8 @@ impl Home {
             generation: self.generation,
             closed: self.closed.clone(),
             region,
-            tier: tier.collect::<Result<_>>()?,
+            left: self.left.as_ref().map(tier_text).transpose()?,
+            tier: self.tiers.iter().map(tier_text).collect::<Result<_>>()?,
         };
         let body = toml::to_string(&text).map_err(|error| {
             Error::new(ErrorKind::Invalid, format!("cannot record the tiers: {error}"))
@@ -186,6 +191,7 @@ impl Home {
             tiers,
             closed: text.closed,
             region,
+            left: text.left.map(|tier| tier.resolve(path)),
         })
     }
 }

@@ -35,6 +35,7 @@ mod new_file;
 mod opening;
 mod promises;
 mod region;
+mod reshape;
 mod system;
 mod unfinished;
 
@@ -44,6 +45,7 @@ pub(crate) use opening::{
     Found, LOCK_NAME, absolute, check_generations, check_identity, has_file, open_tier,
     raise_after_crash, refuse, write_generation,
 };
+pub use reshape::{Copied, Spared, TierChange};
 pub use system::SystemDevices;
 pub(crate) use unfinished::{FILE_NAME as CREATING_NAME, clear};
 
@@ -96,6 +98,8 @@ pub struct TieredFiles {
     region: Mutex<Option<RegionRecord>>,
     read_only: bool,
     closed: AtomicBool,
+    /// The opening has ended a change of the tiers that was cut off.
+    has_ended_change: bool,
     owner: OwnerProcess,
     /// Hold the directories until the namespace is dropped.
     locks: Mutex<Vec<Box<dyn DirectoryLock>>>,

@@ -22,6 +22,7 @@
 
 use super::devices::Devices;
 use super::home::{self, Home};
+use super::reshape;
 use super::unfinished;
 use super::{Entry, TieredFiles, file_name};
 use crate::context::{FileKind, Keeping};
@@ -53,7 +54,7 @@ pub(crate) struct Found {
 }
 
 /// Lengths of a tier's data files, by number and extension.
-type Listing = BTreeMap<(FileNumber, &'static str), u64>;
+pub(super) type Listing = BTreeMap<(FileNumber, &'static str), u64>;
 
 /// The parts that make a namespace.
 pub(super) struct Parts {
@@ -86,6 +87,11 @@ impl TieredFiles {
         let mut locks = Vec::new();
         take_lock(&*home_driver, read_only, &mut locks)?;
         let mut home = Home::read(&*home_driver, &home_path)?;
+        let change = reshape::go_on(devices, &home, &home_path, &home_driver, read_only)?;
+        if change.is_some() {
+            home = Home::read(&*home_driver, &home_path)?;
+        }
+        let has_ended_change = change.as_ref().is_some_and(|change| change.has_ended);
         let count = home.tiers.len();
         if let Some(tiers) = tiers {
             home.tiers = absolute_tiers(tiers)?;
@@ -93,8 +99,10 @@ impl TieredFiles {
         require_distinct(&home_path, &home.tiers)?;
         if home.tiers.len() != count {
             let given = home.tiers.len();
+            let ended = if has_ended_change { " (a change that was cut off is done)" } else { "" };
             let text = format!(
-                "{} has {count} tiers but {given} were named; name {count}, in the same order",
+                "{} has {count} tiers{ended} but {given} were named; name {count}, in the same \
+                 order",
                 home_path.display()
             );
             return Err(Error::new(ErrorKind::Tier, text));
@@ -111,7 +119,7 @@ impl TieredFiles {
         drop(opened);
         check_generations(&home, &home_path, &found)?;
         let tiers: Vec<_> = found.iter().map(|found| Arc::clone(&found.tier)).collect();
-        let listings = tiers.iter().map(list).collect::<Result<Vec<_>>>()?;
+        let listings = tiers.iter().map(|tier| list(tier)).collect::<Result<Vec<_>>>()?;
         let mut map = open_map(&home, &tiers, &listings, false)?;
         check_extent(&home.closed, FileKind::Map, map.journal())?;
         check_files(map.state(), &tiers, &listings)?;
@@ -122,6 +130,9 @@ impl TieredFiles {
             // Nor may the name of the map be: what is recorded in it, and the map before it that is
             // removed, would be gone with it.
             sync_site("opening/map-name", || tiers[0].sync_directory())?;
+            if let Some(change) = &change {
+                reshape::finish(devices, &home, &*home_driver, change)?;
+            }
             raise_after_crash(&mut home, &home_path, &*home_driver, &found)?;
             let raise = || write_generation(&home, &home_path, &*home_driver, &tiers);
             sync_site("opening", raise)?;
@@ -130,7 +141,8 @@ impl TieredFiles {
         }
         let open_files = Arc::new(OpenFiles::new(devices.descriptor_limit(), read_only));
         let parts = Parts { home, home_path, home_driver, tiers, map, locks, open_files };
-        Ok(Self::assemble(parts, &listings, placement, read_only))
+        let files = Self::assemble(parts, &listings, placement, read_only);
+        Ok(Self { has_ended_change, ..files })
     }
 
     /// The namespace of `parts`, whose directories hold `listings`.
@@ -167,6 +179,7 @@ impl TieredFiles {
             state: Mutex::new(entries),
             read_only,
             closed: AtomicBool::new(false),
+            has_ended_change: false,
             owner: OwnerProcess::current(),
             locks: Mutex::new(locks),
         }
@@ -174,7 +187,7 @@ impl TieredFiles {
 
     /// The namespace of `parts`, just made.
     pub(super) fn assemble_new(parts: Parts, placement: Arc<dyn Placement>) -> Result<Self> {
-        let listings = parts.tiers.iter().map(list).collect::<Result<Vec<_>>>()?;
+        let listings = parts.tiers.iter().map(|tier| list(tier)).collect::<Result<Vec<_>>>()?;
         Ok(Self::assemble(parts, &listings, placement, false))
     }
 
@@ -426,14 +439,14 @@ pub(crate) fn write_generation(
 }
 
 /// Number and extension of a data file's name; none for other files.
-fn parse_name(name: &str) -> Option<(FileNumber, &'static str)> {
+pub(super) fn parse_name(name: &str) -> Option<(FileNumber, &'static str)> {
     let (digits, extension) = name.split_once('.')?;
     let kind = FileKind::from_extension(extension)?;
     let number = FileNumber(digits.parse().ok()?);
     (file_name(number, kind) == name).then_some((number, kind.extension()))
 }
 
-fn list(tier: &Arc<Tier>) -> Result<Listing> {
+pub(super) fn list(tier: &Tier) -> Result<Listing> {
     let entries = tier.driver().list()?;
     let files = entries.iter().filter(|entry| !entry.is_link);
     Ok(files.filter_map(|entry| Some((parse_name(&entry.name)?, entry.len))).collect())
@@ -452,7 +465,7 @@ fn open_map(
 }
 
 /// See [`TieredFiles::check_extent`].
-fn check_extent(
+pub(super) fn check_extent(
     closed: &BTreeMap<String, Extent>,
     kind: FileKind,
     journal: &Journal,
@@ -473,7 +486,11 @@ fn check_extent(
 }
 
 /// The tiers hold what the map lists, and nothing newer than the map.
-fn check_files(state: &MapState, tiers: &[Arc<Tier>], listings: &[Listing]) -> Result<()> {
+pub(super) fn check_files(
+    state: &MapState,
+    tiers: &[Arc<Tier>],
+    listings: &[Listing],
+) -> Result<()> {
     let way_out = "mount the disk that was used last, or restore a checkpoint";
     for (number, entry) in &state.files {
         let tier = &tiers[entry.tier.position()];

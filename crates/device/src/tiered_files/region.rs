@@ -61,6 +61,6 @@ impl TieredFiles {
     ) -> Home {
         let tiers = self.tiers.iter().map(|tier| tier.spec().clone()).collect();
         let (database, instance) = (self.database, self.instance);
-        Home { database, instance, generation, tiers, closed, region }
+        Home { database, instance, generation, tiers, closed, region, left: None }
     }
 }

@@ -19,7 +19,7 @@ use super::creation::Texts;
 use super::devices::Devices;
 use super::home::{self, Home};
 use super::opening::{LOCK_NAME, has_file};
-use crate::driver::Driver;
+use crate::driver::{Driver, Entry};
 use crate::error::{ErrorKind, Result};
 use crate::file_cache::lives;
 use crate::identity::{self, Identity, InstanceId};
@@ -74,8 +74,18 @@ pub(super) fn forget(driver: &dyn Driver) -> Result<()> {
 
 /// Empties a directory durably, its lock aside; the file `last` goes when everything else is gone.
 pub(crate) fn clear(driver: &dyn Driver, last: &str) -> Result<()> {
+    clear_of(driver, last, |_| true)
+}
+
+/// As [`clear`], of what `is_ours`.
+pub(super) fn clear_of(
+    driver: &dyn Driver,
+    last: &str,
+    is_ours: impl Fn(&Entry) -> bool,
+) -> Result<()> {
     let entries = driver.list()?;
-    let others = entries.iter().filter(|entry| entry.name != LOCK_NAME && entry.name != last);
+    let is_other = |entry: &&Entry| entry.name != LOCK_NAME && entry.name != last;
+    let others = entries.iter().filter(is_other).filter(|entry| is_ours(entry));
     for entry in others {
         driver.delete(&entry.name)?;
     }
@@ -103,13 +113,30 @@ fn clear_tier(devices: &dyn Devices, spec: &TierSpec, instance: InstanceId) -> R
         return Ok(());
     }
     let _lock = driver.lock(LOCK_NAME)?;
-    let is_its = match Identity::read(&*driver, &spec.path.display().to_string()) {
-        Ok(found) => found.instance == instance,
+    let is_its = is_begun_by(&*driver, &spec.path, instance, None)?;
+    if is_its { clear(&*driver, identity::FILE_NAME) } else { Ok(()) }
+}
+
+/// The directory at `path` holds what was begun there for `instance`, or a `TIER` alone that says
+/// nothing yet. Of a tier that was to be added later `TIER` says `generation`.
+pub(super) fn is_begun_by(
+    driver: &dyn Driver,
+    path: &Path,
+    instance: InstanceId,
+    generation: Option<u64>,
+) -> Result<bool> {
+    if !has_file(driver, identity::FILE_NAME)? {
+        return Ok(false);
+    }
+    match Identity::read(driver, &path.display().to_string()) {
+        Ok(found) => {
+            let is_of_it = generation.is_none_or(|generation| generation == found.generation);
+            Ok(found.instance == instance && is_of_it)
+        }
         Err(error) if error.kind() == ErrorKind::Corrupt => {
             let names = driver.list()?.into_iter().map(|entry| entry.name);
-            names.filter(|name| name != LOCK_NAME).count() == 1
+            Ok(names.filter(|name| name != LOCK_NAME).count() == 1)
         }
-        Err(error) => return Err(error),
-    };
-    if is_its { clear(&*driver, identity::FILE_NAME) } else { Ok(()) }
+        Err(error) => Err(error),
+    }
 }

@@ -16,6 +16,7 @@ mod relief;
 pub(crate) mod restore;
 mod small_devices;
 pub(crate) mod stats;
+pub(crate) mod tier_change;
 pub(crate) mod verify;
 pub(crate) mod wear;
 

@@ -177,10 +177,14 @@ pub(crate) fn open_files(
     // A database with a region has no logs that would bound its memtables.
     settings.persistent_memory =
         persistent_memory.or_else(|| files.region().map(PersistentMemory::of));
-    let specs = files.tiers().iter().map(|tier| tier.spec());
-    settings.tiers =
-        specs.map(|spec| Tier::new(&spec.path, spec.capacity).driver(&spec.driver)).collect();
+    settings.tiers = tiers_of(files.tiers().iter().map(|tier| tier.spec()));
     Ok(OpenedFiles { files: Arc::new(files), settings, placement, changed })
+}
+
+/// Tiers as the device layer has them.
+pub(super) fn tiers_of<'a>(specs: impl IntoIterator<Item = &'a TierSpec>) -> Vec<Tier> {
+    let tier = |spec: &TierSpec| Tier::new(&spec.path, spec.capacity).driver(&spec.driver);
+    specs.into_iter().map(tier).collect()
 }
 
 /// The settings that the store at `home` keeps, without tiers.
@@ -200,7 +204,7 @@ fn settings_are_missing(home: &Path) -> Error {
 
 /// The settings that the database at `home` keeps, and the text that they were read from; none
 /// where the file is gone.
-fn read_settings(
+pub(super) fn read_settings(
     environment: &Environment,
     home: &Path,
 ) -> Result<(Option<Settings>, Option<String>)> {

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use thermocline::{
-    ByteSize, Db, ErrorKind, IndexStats, PersistentMemory, Preset, Settings, Tier,
-    TransactionOptions, Workers, WriteBatch,
+    ByteSize, Db, ErrorKind, IndexStats, PersistentMemory, Preset, Settings, Tier, TierChange,
+    TransactionOptions, WhichTier, Workers, WriteBatch,
 };
 use thermocline_foundation::random::Random;
 
@@ -406,4 +406,33 @@ fn a_merge_that_is_cut_off_anywhere_is_brought_to_an_end_after_the_next_opening(
         cut_off += 1;
     }
     assert!(cut_off > 4, "{cut_off} places");
+}
+
+#[test]
+fn tiers_come_go_and_are_replaced_under_the_index() {
+    let machine = Machine::new();
+    let db = create(&machine);
+    let (mut state, mut random) = (State::new(), Random::new(4));
+    churn(&db, &mut state, &mut random, 1..6);
+    db.close().unwrap();
+    let fast = Tier::new("/fast", ByteSize::mib(256)).driver("memory");
+    let fast_goes = TierChange::Remove { tier: WhichTier::Path("/fast".into()) };
+    for change in [
+        TierChange::Add { at: Some(0), tier: fast },
+        TierChange::Replace { at: 1, path: "/other".into() },
+        TierChange::Replace { at: 1, path: TIER.into() },
+        fast_goes,
+    ] {
+        let environment = machine.environment();
+        environment.change_tiers(Path::new(HOME), None, &change, &mut |_| {}).unwrap();
+        let db = machine.open().unwrap();
+        check(&db, &state, 1000);
+        churn(&db, &mut state, &mut random, 6..8);
+        check(&db, &state, 1000);
+        db.close().unwrap();
+    }
+    assert!(machine.devices.directory(Path::new("/fast")).is_none());
+    let db = machine.open().unwrap();
+    check(&db, &state, 1000);
+    db.close().unwrap();
 }

@@ -5,7 +5,9 @@ use crate::regions::{PERSISTENT, ShadowRegions};
 use crate::support::{HOME, Machine, REGION, copy_of, settings};
 use std::path::Path;
 use std::sync::Arc;
-use thermocline::{ByteSize, ErrorKind, PersistentMemory, Preset, Settings};
+use thermocline::{
+    ByteSize, ErrorKind, PersistentMemory, Preset, Settings, Tier, TierChange, WhichTier,
+};
 use thermocline_pmem::Circumstances;
 
 /// Refused, with each of `parts` in its text.
@@ -101,4 +103,32 @@ fn settings_that_do_not_fit_the_region_are_refused() {
     open().unwrap().close().unwrap();
     machine.open().unwrap().close().unwrap();
     assert!(machine.database_file().contains("/elsewhere"));
+}
+
+#[test]
+fn a_tier_whose_directory_has_the_region_does_not_go() {
+    [Preset::Leveled, Preset::Indexed].into_iter().for_each(its_tier_stays);
+}
+
+fn its_tier_stays(preset: Preset) {
+    let machine = Machine::new();
+    let fast = Tier::new("/pmem", ByteSize::mib(64)).driver("memory");
+    let tiers = vec![fast, settings().tiers[0].clone()];
+    let settings = Settings { preset: Some(preset), tiers, ..settings() };
+    let db = machine.environment().create(Path::new(HOME), &settings).unwrap();
+    db.put("key", "value").unwrap();
+    db.close().unwrap();
+    for change in [
+        TierChange::Replace { at: 0, path: "/new".into() },
+        TierChange::Remove { tier: WhichTier::Place(0) },
+    ] {
+        let changed =
+            machine.environment().change_tiers(Path::new(HOME), None, &change, &mut |_| {});
+        let error = changed.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains(REGION), "{error}");
+    }
+    let db = machine.open().unwrap();
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    db.close().unwrap();
 }

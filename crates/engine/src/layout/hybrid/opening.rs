@@ -59,8 +59,8 @@ impl FastTier {
         let (settings, clock) = (&shared.settings, &shared.clock);
         if shared.files.tiers().len() < 2 {
             return Err(Error::invalid(
-                "the preset hybrid wants a fast tier and a slow one; name two tiers, or choose the \
-                 preset leveled",
+                "the preset hybrid wants a fast tier and a slow one; add one (tiers add), or \
+                 choose the preset leveled",
             ));
         }
         let (slabs, index, damage) = read_slabs(shared, restored)?;
