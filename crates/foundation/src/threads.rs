@@ -9,6 +9,7 @@
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::OnceLock;
 
 #[cfg(shuttle)]
 use shuttle::thread::{Builder, current};
@@ -41,12 +42,14 @@ pub fn is_current<T>(thread: &JoinHandle<T>) -> bool {
     thread.thread().id() == current().id()
 }
 
-/// How many threads the machine runs at once; 1 where it does not say.
+/// How many threads the machine runs at once; 1 where it does not say. The system is asked once, for
+/// it reads files to answer.
 pub fn available() -> usize {
+    static AVAILABLE: OnceLock<usize> = OnceLock::new();
     if cfg!(shuttle) {
         return 2;
     }
-    std::thread::available_parallelism().map_or(1, usize::from)
+    *AVAILABLE.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// A panic that was caught. Its text is what it said.
