@@ -78,7 +78,7 @@ pub struct Task {
     /// Of the faults, lies and damages of a seed, one in so many; of crash points always all, with
     /// the fewer images the larger it is (1, 2, 3).
     pub one_in: u64,
-    /// Only the fault, lie, drill or damage of this number.
+    /// Only the crash point, fault, lie, drill or damage of this number.
     pub only: Option<u64>,
 }
 
@@ -159,8 +159,10 @@ pub struct Failure {
     pub suite: Suite,
     /// The seed.
     pub seed: u64,
-    /// The number of the fault, lie, drill or damage.
+    /// The number of the crash point, fault, lie, drill or damage.
     pub item: Option<u64>,
+    /// How much of the seed was tried ([`Task::one_in`]).
+    pub one_in: u64,
     /// What was done, and what is wrong.
     pub text: String,
     /// Steps, calls and faults.
@@ -171,8 +173,13 @@ impl Failure {
     /// The command that shows it again.
     pub fn replay(&self) -> String {
         let item = self.item.map_or(String::new(), |item| format!(" --item {item}"));
+        // The images of a crash point depend on it.
+        let one_in = match (self.suite, self.one_in) {
+            (Suite::Crash, 2..) => format!(" --one-in {}", self.one_in),
+            _ => String::new(),
+        };
         let (suite, seed) = (self.suite.name(), self.seed);
-        format!("cargo xtask simulate --suite {suite} --seed {seed}{item}")
+        format!("cargo xtask simulate --suite {suite} --seed {seed}{one_in}{item}")
     }
 }
 
@@ -203,7 +210,14 @@ impl Task {
                 Err((_, text)) => text,
                 Ok(_) => "it fails only sometimes: something depends on more than the seed".into(),
             };
-            Box::new(Failure { suite: self.suite, seed: self.seed, item, text, trace })
+            Box::new(Failure {
+                suite: self.suite,
+                seed: self.seed,
+                item,
+                one_in: self.one_in,
+                text,
+                trace,
+            })
         })
     }
 
@@ -212,8 +226,9 @@ impl Task {
         let mut tally = Tally::default();
         match self.suite {
             Suite::Crash => {
-                let run = guarded(|| self.crash(&mut tally));
-                run.map_err(|text| (None, text))?;
+                let mut point = None;
+                let run = guarded(|| self.crash(&mut tally, &mut point));
+                run.map_err(|text| (point, text))?;
             }
             Suite::Errors => {
                 let kinds = self.prepare(|| errors::kinds_of(self.seed, &errors::SHAPE))?;
@@ -290,7 +305,8 @@ impl Task {
         Ok(count)
     }
 
-    fn crash(&self, tally: &mut Tally) -> Result<(), Violation> {
+    /// The crash points of the history; `point` becomes the number of the one that fails.
+    fn crash(&self, tally: &mut Tally, point: &mut Option<u64>) -> Result<(), Violation> {
         let shape = crash_shape(self.seed);
         let effort = match self.one_in {
             1 => Effort::FULL,
@@ -299,13 +315,14 @@ impl Task {
         };
         let known = Arc::new(RwLock::new(Known::new(shape.keys)));
         let mut life = Life::new(self.seed, &shape, Arc::clone(&known));
-        let points = Arc::new(CrashPoints::new(self.seed, known, effort));
+        let points = Arc::new(CrashPoints::new(self.seed, known, effort, self.only));
         life.watch(Arc::clone(&points) as Arc<_>);
         let result = life.run(&shape).and_then(|()| {
             life.watch(Arc::new(points.sampled()));
             life.rest(shape.steps)
         });
         let violation = points.violation();
+        *point = points.violated_at();
         life.kill();
         let CrashTally { points, images } = points.tally();
         (tally.crash_points, tally.crash_images) = (points, images);
@@ -400,12 +417,9 @@ pub fn plan(first: u64, seeds: u64) -> Vec<Task> {
             add(Suite::Repair, 1_000, 16);
             add(Suite::Transactions, 1, 1);
         } else {
-            // Histories of the preset `hybrid` are longer, so less is taken of each.
-            let crash = match nth % 40 {
-                6 => 1,
-                _ if is_hybrid(seed) => 3,
-                _ => 2,
-            };
+            // Histories of the preset `hybrid` are longer, so less is taken of each. All subsets of
+            // what is in flight take a history ten minutes and more: the long form has them.
+            let crash = if nth.is_multiple_of(8) && !is_hybrid(seed) { 2 } else { 3 };
             add(Suite::Crash, 1, crash);
             add(Suite::Drills, 5, 1);
             add(Suite::Transactions, 2, 1);
@@ -416,9 +430,9 @@ pub fn plan(first: u64, seeds: u64) -> Vec<Task> {
                 add(Suite::Rot, 1, 4096);
                 add(Suite::Repair, 8, 2048);
             } else {
-                add(Suite::Errors, 10, 1);
-                add(Suite::Lies, 10, 1);
-                add(Suite::Steady, 10, 2);
+                add(Suite::Errors, 10, 8);
+                add(Suite::Lies, 10, 4);
+                add(Suite::Steady, 10, 4);
                 add(Suite::Rot, 40, 8);
                 add(Suite::Repair, 20, 256);
             }

@@ -27,6 +27,7 @@ use thermocline_simulation::recorder::Recording;
         cargo xtask simulate --hours 8 --first 1000000    until morning, on other seeds\n  \
         cargo xtask simulate --suite crash --seed 7       one seed of one suite\n  \
         cargo xtask simulate --suite errors --seed 3 --item 412\n  \
+        cargo xtask simulate --suite crash --seed 7 --one-in 2 --item 90\n  \
         cargo xtask simulate --calls --expect HEX         the device calls are still the same\n  \
         cargo xtask simulate --calls --seed 7             every device call of a seed, for diff\n  \
         cargo xtask simulate --without-sync list          places that make something durable\n  \
@@ -49,9 +50,13 @@ struct Arguments {
     /// Only these suites: crash, errors, lies, drills, rot, repair, steady, transactions.
     #[arg(long, value_delimiter = ',', value_parser = parse_suite, value_name = "NAMES")]
     suite: Vec<Suite>,
-    /// Only the fault, lie, drill or damage of this number; needs --seed and one suite.
+    /// Only the crash point, fault, lie, drill or damage of this number; needs --seed and one suite.
     #[arg(long, requires = "seed", requires = "suite", value_name = "N")]
     item: Option<u64>,
+    /// Of a seed's faults, lies and damages one in N; all crash points, with fewer images (2, 3).
+    #[arg(long, requires = "seed", default_value_t = 1, value_name = "N",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    one_in: u64,
     /// Threads; default: one for each processor.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -247,7 +252,7 @@ impl Arguments {
         let mut tasks = match self.seed {
             Some(seed) => SUITES
                 .into_iter()
-                .map(|suite| Task { suite, seed, one_in: 1, only: self.item })
+                .map(|suite| Task { suite, seed, one_in: self.one_in, only: self.item })
                 .collect(),
             None => plan(first, self.seeds),
         };

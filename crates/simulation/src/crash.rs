@@ -14,7 +14,9 @@
 //! 2. Images with a torn write, of which some sectors survived and others did not, are opened once
 //!    more and written to, and the next write to the same file is torn too (`check_torn_again`):
 //!    what two attempts left there must not be taken for one.
-//! 3. What recovery of an image shows is what it shows again after the power is cut once more, at
+//! 3. What is tried at a point follows from the seed and the point's number alone (`item`), so one
+//!    point can be tried without the others. Where a sync is left out, points draw in turn.
+//! 4. What recovery of an image shows is what it shows again after the power is cut once more, at
 //!    any point of the recovery or after it (`check_image`, idempotence).
 
 use crate::devices::{CallKind, Devices, Loss, Unit, Watcher, World};
@@ -113,19 +115,27 @@ pub struct CrashPoints {
     least: Option<Least>,
     /// Only writes to this file are looked at, each of them torn.
     torn: Option<u64>,
+    /// Only the crash point of this number is tried.
+    only: Option<u64>,
     shared: Arc<Mutex<Shared>>,
 }
 
 struct Shared {
     random: Random,
     tally: Tally,
-    violation: Option<Violation>,
+    /// The first broken promise, and the number of the crash point that shows it.
+    violation: Option<(u64, Violation)>,
 }
 
 impl Shared {
     fn new(seed: u64) -> Self {
         Self { random: Random::new(seed), tally: Tally::default(), violation: None }
     }
+}
+
+/// Where the draws of a history's crash points begin.
+fn first_draw(seed: u64) -> u64 {
+    mix(seed ^ 0xC4A5)
 }
 
 impl std::fmt::Debug for CrashPoints {
@@ -143,11 +153,12 @@ impl CrashPoints {
             false => self.effort,
         };
         let (known, shared) = (Arc::clone(&self.known), Arc::clone(&self.shared));
-        Self { seed: self.seed, known, effort, depth: 0, least: None, torn: None, shared }
+        let (seed, only) = (self.seed, self.only);
+        Self { seed, known, effort, depth: 0, least: None, torn: None, only, shared }
     }
 
-    /// Crash points of a life of which `known` is known.
-    pub fn new(seed: u64, known: Arc<RwLock<Known>>, effort: Effort) -> Self {
+    /// Crash points of a life of which `known` is known; all, or the one of a number.
+    pub fn new(seed: u64, known: Arc<RwLock<Known>>, effort: Effort, only: Option<u64>) -> Self {
         Self {
             seed,
             known,
@@ -155,7 +166,8 @@ impl CrashPoints {
             depth: 0,
             least: None,
             torn: None,
-            shared: Arc::new(Mutex::new(Shared::new(mix(seed ^ 0xC4A5)))),
+            only,
+            shared: Arc::new(Mutex::new(Shared::new(first_draw(seed)))),
         }
     }
 
@@ -166,14 +178,33 @@ impl CrashPoints {
 
     /// The first broken promise.
     pub fn violation(&self) -> Option<Violation> {
-        self.shared.lock().violation.clone()
+        self.shared.lock().violation.as_ref().map(|(_, violation)| violation.clone())
+    }
+
+    /// The number of the crash point that showed it, where it shows it alone too.
+    pub fn violated_at(&self) -> Option<u64> {
+        let shared = self.shared.lock();
+        shared.violation.as_ref().map(|(point, _)| *point).filter(|_| !syncs::is_changed())
     }
 
     fn note(&self, tried: Result<(), Violation>) {
         if let Err(violation) = tried {
             trace::freeze();
-            self.shared.lock().violation.get_or_insert(violation);
+            let mut shared = self.shared.lock();
+            let point = shared.tally.points.saturating_sub(1);
+            shared.violation.get_or_insert((point, violation));
         }
+    }
+
+    /// Counts a crash point of the history, and says whether it is tried.
+    fn begin_point(&self) -> bool {
+        let mut shared = self.shared.lock();
+        let point = shared.tally.points;
+        shared.tally.points += 1;
+        if !syncs::is_changed() {
+            shared.random = Random::new(mix(first_draw(self.seed) ^ point));
+        }
+        self.only.is_none_or(|only| only == point)
     }
 
     fn draw(&self, bound: u64) -> u64 {
@@ -251,6 +282,7 @@ impl CrashPoints {
                 depth: self.depth + 1,
                 least: Some(least),
                 torn: None,
+                only: None,
                 shared: Arc::clone(&self.shared),
             })));
         }
@@ -289,7 +321,7 @@ impl CrashPoints {
                 copy.close().map_err(|error| format!("the checkpoint does not close: {error}"))
             }
             Err(error) if !is_made && error.kind() == ErrorKind::NotFound => {
-                if !self.tally().images[0].is_multiple_of(3) {
+                if self.draw(3) > 0 {
                     return Ok(());
                 }
                 machine.devices.meddle(|world| world.forget_numbers(path));
@@ -309,6 +341,7 @@ impl CrashPoints {
         machine.devices.meddle(|world| world.forget_numbers(Path::new("/")));
         let again = Arc::new(Self {
             depth: self.depth + 1,
+            only: None,
             shared: Arc::new(Mutex::new(Shared::new(seed))),
             ..self.sampled()
         });
@@ -342,6 +375,7 @@ impl CrashPoints {
             depth: self.depth + 1,
             least: Some(least),
             torn: Some(file),
+            only: None,
             shared: Arc::clone(&self.shared),
         })));
         // `check_image` says whether it opens.
@@ -465,8 +499,8 @@ impl Watcher for CrashPoints {
         } else if self.depth > 0 && self.draw(self.effort.nested_points_one_in) > 0 {
             return;
         }
-        if self.depth == 0 {
-            self.shared.lock().tally.points += 1;
+        if self.depth == 0 && !self.begin_point() {
+            return;
         }
         let world = devices.world();
         let where_ = if self.depth == 0 { "" } else { " of a recovery" };

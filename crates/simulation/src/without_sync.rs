@@ -65,8 +65,8 @@ pub fn run(name: &str, threads: usize) -> ExitCode {
 }
 
 fn replay(task: &Task) -> String {
-    let (suite, seed, item, text, trace) = (task.suite, task.seed, task.only, String::new(), None);
-    Failure { suite, seed, item, text, trace }.replay()
+    let Task { suite, seed, one_in, only: item } = *task;
+    Failure { suite, seed, item, one_in, text: String::new(), trace: None }.replay()
 }
 
 /// The task that objects and what it says, and how often the change was made.
