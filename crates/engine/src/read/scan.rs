@@ -8,6 +8,7 @@ use crate::limits::LEVELS;
 use crate::locator::index::{KeyBounds, Walk};
 use crate::merge::{LevelCursor, Merge, Source, Tables};
 use crate::table_set::levels::{Levels, may_overlap};
+use crate::versions::holders::Holder;
 use crate::versions::snapshots::Snapshot;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -85,8 +86,7 @@ impl Reader {
             return sources;
         }
         let (from, to) = bounds;
-        let window_bytes_max =
-            scan_window_bytes(self.shared.settings.memory.0, state.levels.level(0).len());
+        let window_bytes_max = self.scan_window_bytes(state.levels.level(0).len());
         for level in 0..LEVELS {
             let first_bytes = share.of_level(level, expected_bytes);
             let read_ahead = ReadAhead::Adaptive { first_bytes, window_bytes_max };
@@ -135,13 +135,19 @@ impl Reader {
         let walk = self.layout.locator().walk(levels, bounds, snapshot, keys as usize);
         let Some(Walk { source, waiting }) = walk else { return false };
         sources.push(Source::Records(Box::new(source)));
-        let window_bytes_max = scan_window_bytes(self.shared.settings.memory.0, waiting.len());
+        let window_bytes_max = self.scan_window_bytes(waiting.len());
         let read_ahead = ReadAhead::Adaptive { first_bytes: expected_bytes, window_bytes_max };
         sources.extend(waiting.into_iter().map(|table| {
             let tables = Tables::Listed(vec![table]);
             Source::Level(Box::new(LevelCursor::new(tables, read_ahead)))
         }));
         true
+    }
+
+    /// Bytes that one of a new scan's table iterators reads at once, at most.
+    fn scan_window_bytes(&self, single_tables: usize) -> u32 {
+        let open_scans = 1 + self.versions.holders().count(Holder::Cursor);
+        scan_window_bytes(self.shared.settings.memory.0, single_tables, open_scans)
     }
 }
 
@@ -180,8 +186,37 @@ impl<'a> Shares<'a> {
 }
 
 /// Bytes that one of a scan's table iterators reads at once, at most: all of them together, three
-/// windows each, take a thirty-second of the memory budget.
-fn scan_window_bytes(memory_bytes: u64, level0_tables: usize) -> u32 {
-    let windows = 3 * (level0_tables + LEVELS) as u64;
-    (memory_bytes / 32 / windows).clamp(16 << 10, 1 << 20) as u32
+/// windows each, take a thirty-second of the memory budget, or the scan's part of an eighth where
+/// more than four scans are open. `single_tables` have an iterator each, beside one for each level.
+fn scan_window_bytes(memory_bytes: u64, single_tables: usize, open_scans: usize) -> u32 {
+    let windows = 3 * (single_tables + LEVELS) as u64;
+    let scan_bytes = memory_bytes / 8 / open_scans.max(4) as u64;
+    (scan_bytes / windows).clamp(16 << 10, 1 << 20) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_of_open_scans_share_a_part_of_the_memory() {
+        let kib = |memory_mib: u64, single_tables, open_scans| {
+            scan_window_bytes(memory_mib << 20, single_tables, open_scans) >> 10
+        };
+        // Memory in MiB, tables of level 0, open scans: KiB of a window.
+        assert_eq!(LEVELS, 7);
+        let rows = [
+            (64, 0, 1, 97),
+            (64, 0, 4, 97),
+            (64, 0, 8, 48),
+            (64, 9, 1, 42),
+            (64, 0, 1000, 16),
+            (8192, 0, 1, 1024),
+            (8192, 0, 32, 1024),
+            (8192, 0, 320, 156),
+        ];
+        for (memory_mib, tables, scans, window_kib) in rows {
+            assert_eq!(kib(memory_mib, tables, scans), window_kib, "{memory_mib} {tables} {scans}");
+        }
+    }
 }

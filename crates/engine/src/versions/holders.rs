@@ -23,8 +23,13 @@ pub(crate) struct Holders {
 }
 
 impl Holders {
-    fn count(&self, holder: Holder) -> &AtomicUsize {
+    fn counter(&self, holder: Holder) -> &AtomicUsize {
         &self.counts[holder as usize]
+    }
+
+    /// How many of a kind there are.
+    pub fn count(&self, holder: Holder) -> usize {
+        self.counter(holder).load(Ordering::Acquire)
     }
 
     /// What there is: `1 snapshot and 2 cursors or scans`; none where nothing holds the database.
@@ -35,12 +40,10 @@ impl Holders {
             (Holder::Load, "unfinished bulk load", "unfinished bulk loads"),
             (Holder::Transaction, "transaction", "transactions"),
         ];
-        let texts = kinds.into_iter().filter_map(|(holder, one, many)| {
-            match self.count(holder).load(Ordering::Acquire) {
-                0 => None,
-                1 => Some(format!("1 {one}")),
-                count => Some(format!("{count} {many}")),
-            }
+        let texts = kinds.into_iter().filter_map(|(holder, one, many)| match self.count(holder) {
+            0 => None,
+            1 => Some(format!("1 {one}")),
+            count => Some(format!("{count} {many}")),
         });
         let texts: Vec<_> = texts.collect();
         (!texts.is_empty()).then(|| texts.join(" and "))
@@ -56,7 +59,7 @@ pub(crate) struct Held {
 
 impl Held {
     pub fn new(holders: &Arc<Holders>, holder: Holder) -> Self {
-        holders.count(holder).fetch_add(1, Ordering::AcqRel);
+        holders.counter(holder).fetch_add(1, Ordering::AcqRel);
         Self { holders: Arc::clone(holders), holder }
     }
 }
@@ -69,7 +72,7 @@ impl Clone for Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.holders.count(self.holder).fetch_sub(1, Ordering::AcqRel);
+        self.holders.counter(self.holder).fetch_sub(1, Ordering::AcqRel);
     }
 }
 
