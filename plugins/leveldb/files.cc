@@ -1,6 +1,8 @@
 // See files.h.
 #include "files.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -80,6 +82,59 @@ Status TieredWritableFile::Close() {
   opened_.reset();
   file_.reset();
   return status;
+}
+
+Status MappedFile::Open(OpenFile* file, leveldb::RandomAccessFile** result) {
+  uint64_t epoch = 0;
+  std::unique_ptr<Mapping> mapping;
+  const Status status = OpenAtPlace(file->get(), Access::kRead, &epoch, [&](const auto& place) {
+    int error = 0;
+    mapping = Mapping::Of(place, &error);
+    // Other errors are told by the host's class, which opens the file then.
+    return error == ENOENT ? Status::NotFound(place, std::strerror(error)) : Status::OK();
+  });
+  if (mapping != nullptr) *result = new MappedFile(std::move(*file), epoch, std::move(mapping));
+  return status;
+}
+
+MappedFile::MappedFile(OpenFile file, uint64_t epoch, std::unique_ptr<Mapping> mapping)
+    : file_(std::move(file)), mapping_(std::move(mapping)), epoch_(epoch) {}
+
+void MappedFile::Follow() const {
+  const std::unique_lock<std::mutex> following(following_, std::try_to_lock);
+  if (!following.owns_lock()) return;
+  uint64_t epoch = 0;
+  const Status status = OpenAtPlace(file_.get(), Access::kRead, &epoch, [&](const auto& place) {
+    const int error = mapping_->MoveTo(place);
+    if (error == 0) return Status::OK();
+    return error == ENOENT ? Status::NotFound(place, std::strerror(error))
+                           : Status::IOError(place, std::strerror(error));
+  });
+  // Otherwise the bytes at the place before go on being read, and the next read tries again.
+  if (status.ok()) epoch_.store(epoch);
+}
+
+Status MappedFile::Read(uint64_t offset, size_t n, Slice* result, char* scratch) const {
+  thermocline_file_was_read(file_.get());
+  if (thermocline_file_epoch(file_.get()) != epoch_.load(std::memory_order_relaxed)) Follow();
+  *result = Slice();
+  if (offset > mapping_->len() || n > mapping_->len() - offset) {
+    return Status::IOError("a read beyond the end of a table", std::strerror(EINVAL));
+  }
+  const auto read = [&](uint64_t at, size_t len, char*, const char** got, size_t* got_len) {
+    const Charge charge(file_.get(), THERMOCLINE_USE_READ, at, len);
+    *got = mapping_->bytes() + at;
+    *got_len = std::min(len, mapping_->len() - at);
+    return true;
+  };
+  size_t got = 0;
+  if (ReadByExtents(file_.get(), epoch_.load(), offset, n, scratch, 1, read, &got)) {
+    *result = Slice(scratch, got);
+    return Status::OK();
+  }
+  const Charge charge(file_.get(), THERMOCLINE_USE_READ, offset, n);
+  *result = Slice(mapping_->bytes() + offset, n);
+  return Status::OK();
 }
 
 Status TieredRandomAccessFile::Open(leveldb::Env* host, OpenFile file,

@@ -11,8 +11,9 @@
 //    torn one, where its recovery does not find it, though it was acknowledged.
 //
 // Read:
-// 5. An answer lies in the caller's buffer, never in a mapping of the host: LevelDB keeps answers
-//    as long as the table is open, and the mapping goes when the file moves.
+// 5. LevelDB keeps answers as long as the table is open, and a file may move meanwhile. So an answer
+//    lies in a mapping of ours, which stays where it is (mapping.h), or in the caller's buffer, never
+//    in a mapping of the host.
 //
 // Threads: as LevelDB's classes: any number read, one writes.
 #pragma once
@@ -29,6 +30,7 @@
 #include "leveldb/env.h"
 #include "leveldb/slice.h"
 #include "leveldb/status.h"
+#include "mapping.h"
 
 namespace thermocline::of_leveldb {
 
@@ -58,6 +60,28 @@ class TieredWritableFile : public leveldb::WritableFile {
   leveldb::Status failed_;
 };
 
+// A table that is mapped.
+class MappedFile : public leveldb::RandomAccessFile {
+ public:
+  // `*result` is NULL, without an error, where the file is not to be mapped.
+  static leveldb::Status Open(OpenFile* file, leveldb::RandomAccessFile** result);
+
+  leveldb::Status Read(uint64_t offset, size_t n, leveldb::Slice* result,
+                       char* scratch) const override;
+
+ private:
+  MappedFile(OpenFile file, uint64_t epoch, std::unique_ptr<Mapping> mapping);
+
+  void Follow() const;
+
+  const OpenFile file_;
+  const std::unique_ptr<Mapping> mapping_;
+  // The epoch of the place that is mapped.
+  mutable std::atomic<uint64_t> epoch_;
+  mutable std::mutex following_;
+};
+
+// A table beyond those that are mapped.
 class TieredRandomAccessFile : public leveldb::RandomAccessFile {
  public:
   static leveldb::Status Open(leveldb::Env* host, OpenFile file,
