@@ -19,8 +19,6 @@ use thermocline_foundation::sync::atomic::AtomicU64;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 use thermocline_foundation::{Planted, planted};
 
-/// What a class of files is expected to come to before one of it was seen.
-const EXPECTED_BYTES: u64 = 64 << 20;
 /// So many lengths of a class are remembered.
 const RECENT_MAX: usize = 16;
 
@@ -247,10 +245,10 @@ impl Listing {
         }
     }
 
-    /// What a new file of a class may come to: the longest of the last ones.
-    pub fn expected_bytes(&self, class: FileClass) -> u64 {
-        let lengths = self.recent.get(&(class.holds, class.level));
-        lengths.and_then(|lengths| lengths.iter().max()).copied().unwrap_or(EXPECTED_BYTES)
+    /// What a new file of a class may come to: the longest of the last ones; none before one was
+    /// seen.
+    pub fn expected_bytes(&self, class: FileClass) -> Option<u64> {
+        self.recent.get(&(class.holds, class.level))?.iter().max().copied()
     }
 
     /// Places that go when the host's directory is durable.
@@ -291,13 +289,13 @@ mod tests {
     fn a_file_is_expected_to_be_as_long_as_the_longest_of_the_last_ones() {
         let mut listing = Listing::default();
         let class = FileClass::of_name("1.sst");
-        assert_eq!(listing.expected_bytes(class), EXPECTED_BYTES);
+        assert_eq!(listing.expected_bytes(class), None);
         listing.remember(class, Some(9));
         (0..15).for_each(|len| listing.remember(class, Some(len % 5)));
-        assert_eq!(listing.expected_bytes(class), 9);
+        assert_eq!(listing.expected_bytes(class), Some(9));
         listing.remember(class, Some(3));
-        assert_eq!(listing.expected_bytes(class), 4, "the longest one is too long ago");
+        assert_eq!(listing.expected_bytes(class), Some(4), "the longest one is too long ago");
         let other = FileClass { level: Some(1), ..class };
-        assert_eq!(listing.expected_bytes(other), EXPECTED_BYTES);
+        assert_eq!(listing.expected_bytes(other), None);
     }
 }

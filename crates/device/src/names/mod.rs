@@ -392,7 +392,7 @@ impl Host {
         name: &str,
         class: FileClass,
     ) -> Result<Writer> {
-        let expected = self.listing.lock().expected_bytes(class);
+        let expected = self.expected_bytes(class);
         let rooms = self.rooms_for(class, expected)?;
         let mut refused = None;
         for room in rooms {

@@ -15,10 +15,23 @@ use std::sync::Arc;
 /// Tables that level 0 of a host has before they are compacted: RocksDB's and LevelDB's default.
 const LEVEL0_TABLES: u64 = 4;
 
+/// What a file is expected to come to before one of its class was seen: RocksDB's memtable, or a
+/// part of a fastest tier that has room for few of these, and a page at least.
+const FIRST_BYTES: u64 = 64 << 20;
+const FIRST_PART: u64 = 8;
+const FIRST_BYTES_MIN: u64 = 4 << 10;
+
 impl Host {
     pub(super) fn full(&self) -> Error {
         let text = format!("every tier of {} is full; free space", self.path.display());
         Error::new(ErrorKind::OutOfSpace, text)
+    }
+
+    /// What a new file of a class may come to.
+    pub(super) fn expected_bytes(&self, class: FileClass) -> u64 {
+        let known = self.listing.lock().expected_bytes(class);
+        let fastest_bytes = self.identities.first().map_or(0, |tier| tier.spec().capacity.0);
+        known.unwrap_or_else(|| (fastest_bytes / FIRST_PART).clamp(FIRST_BYTES_MIN, FIRST_BYTES))
     }
 
     /// The rooms that a new file may come into, the best one first.
@@ -52,7 +65,7 @@ impl Host {
             targets[level] = targets[level].saturating_add(*bytes);
         }
         let flushed = FileClass { holds: Holds::Table, level: Some(0), ..FileClass::of_name("") };
-        let table_bytes = self.listing.lock().expected_bytes(flushed);
+        let table_bytes = self.expected_bytes(flushed);
         targets[0] = targets[0].max(table_bytes.saturating_mul(LEVEL0_TABLES));
         self.placement.set_level_targets(&targets);
     }

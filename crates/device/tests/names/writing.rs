@@ -113,6 +113,17 @@ fn a_log_that_is_closed_takes_what_it_has() {
     assert_eq!(used(), 3);
 }
 
+/// A small fast tier has room for a host's first log and its first tables.
+#[test]
+fn a_first_file_is_expected_to_take_an_eighth_of_a_small_fast_tier() {
+    let place = Place::new();
+    let tiers = [place.spec("fast", ByteSize::mib(8)), place.spec("slow", ByteSize::gib(1))];
+    let names = Names::make(devices(), &place.path("db"), &tiers, policy()).unwrap();
+    let writers = ["1.log", "2.log"].map(|name| names.create(name, class(name, 0)).unwrap());
+    assert_eq!(names.tiers()[0].used_bytes, 2 << 20);
+    drop(writers);
+}
+
 /// A restore writes many files at once, before any is as long as it was expected to be.
 #[test]
 fn files_that_are_expected_to_be_long_are_not_refused_for_that() {
