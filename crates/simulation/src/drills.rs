@@ -1,9 +1,12 @@
 //! Tier drills: a tier is missing, swapped, foreign, an older clone, full, a hundred times slower,
-//! vanishes under a running store, or allows only reading once the store has ended; each while the
-//! store is idle, loaded, and compacting.
+//! vanishes under a running store, or allows only reading once the store has ended; and files of the
+//! block cache are not what they were (`drills/cache.rs`). Each while the store is idle, loaded, and
+//! compacting.
 //!
 //! The store refuses with a reason, or goes on; it never mixes tiers up, and loses nothing once
 //! the right tier is back.
+
+pub(crate) mod cache;
 
 use crate::devices::{Loss, World};
 use crate::history::{HOME, Shape, TIERS, is_hybrid, key, settings, value};
@@ -28,10 +31,11 @@ pub enum Drill {
     Slow,
     Vanishing,
     ReadOnly,
+    Cache,
 }
 
 /// All of them.
-pub const DRILLS: [Drill; 8] = [
+pub const DRILLS: [Drill; 9] = [
     Drill::Missing,
     Drill::Swapped,
     Drill::Foreign,
@@ -40,6 +44,7 @@ pub const DRILLS: [Drill; 8] = [
     Drill::Slow,
     Drill::Vanishing,
     Drill::ReadOnly,
+    Drill::Cache,
 ];
 
 /// What the store does when it happens.
@@ -100,8 +105,15 @@ fn put(life: &Life, known: &RwLock<Known>, number: usize) -> thermocline::Result
     Ok(())
 }
 
-/// Carries out `drill` on a tier of the database of `seed` in `phase`.
+/// Carries out `drill` on the database of `seed` in `phase`.
 pub fn run(seed: u64, drill: Drill, phase: Phase) -> Result<(), Violation> {
+    match drill {
+        Drill::Cache => cache::run(seed, phase),
+        _ => on_a_tier(seed, drill, phase),
+    }
+}
+
+fn on_a_tier(seed: u64, drill: Drill, phase: Phase) -> Result<(), Violation> {
     let (life, known) = life_at(seed, phase)?;
     let tiers = life.db().settings().tiers.len();
     let tier = Path::new(TIERS[mix(seed) as usize % tiers]);
@@ -110,7 +122,7 @@ pub fn run(seed: u64, drill: Drill, phase: Phase) -> Result<(), Violation> {
             refused(life, &known, drill, tier, tiers)
         }
         Drill::Full | Drill::Slow | Drill::Vanishing => live(life, &known, drill, tier),
-        Drill::ReadOnly => read_only(life, &known),
+        _ => read_only(life, &known),
     }
 }
 
