@@ -8,7 +8,7 @@
 use super::hybrid::choose;
 use crate::Outcome;
 use crate::store::OpenOptions;
-use thermocline::{Admission, ByteSize, Eviction, FastCacheSettings};
+use thermocline::{Admission, ByteSize, CacheCapacity, Eviction, FastCacheSettings};
 
 const CAPACITY: &str = "fast-cache";
 const ADMISSION: &str = "fast-cache-admission";
@@ -16,7 +16,10 @@ const EVICTION: &str = "fast-cache-eviction";
 
 /// Names, with their values.
 pub const OPTIONS: [(&str, &str); 3] = [
-    (CAPACITY, "bytes of the fast tier for copies of the slow tier's blocks; default 0: none"),
+    (
+        CAPACITY,
+        "bytes of the fast tier for copies of the slow tier's blocks, or auto; default 0: none",
+    ),
     (ADMISSION, "simulated_lru (default), always, second_access or frequency"),
     (EVICTION, "fifo_reinsert (default), fifo or file_lru"),
 ];
@@ -24,11 +27,11 @@ pub const OPTIONS: [(&str, &str); 3] = [
 /// What the label's options come to.
 pub fn settings(options: &OpenOptions) -> Outcome<FastCacheSettings> {
     let mut settings = FastCacheSettings {
-        capacity: options.parsed(CAPACITY)?.unwrap_or(ByteSize(0)),
+        capacity: options.parsed(CAPACITY)?.unwrap_or(CacheCapacity::Bytes(ByteSize(0))),
         ..FastCacheSettings::default()
     };
     for name in [ADMISSION, EVICTION] {
-        if settings.capacity.0 == 0 && options.option(name).is_some() {
+        if !settings.capacity.is_on() && options.option(name).is_some() {
             return Err(format!("option {name} needs a cache: +{CAPACITY}=SIZE").into());
         }
     }

@@ -531,7 +531,7 @@ mod tests {
     #[test]
     fn a_label_has_a_cache_of_blocks_and_says_how_it_chooses() {
         use thermocline::{Admission, Eviction};
-        assert_eq!(settings("thermocline-leveled@tiers").unwrap().fast_cache.capacity.0, 0);
+        assert!(!settings("thermocline-leveled@tiers").unwrap().fast_cache.capacity.is_on());
         let label = "thermocline-leveled@tiers+fast-cache=32MiB+fast-cache-admission=frequency\
                      +fast-cache-eviction=file_lru";
         let cache = settings(label).unwrap().fast_cache;
