@@ -5,7 +5,6 @@ use crate::failure::{Failure, Result};
 use std::path::{Path, PathBuf};
 use thermocline::{CacheCapacity, Db, ErrorKind, Preset, Settings};
 use thermocline_device::drivers::host_files;
-use thermocline_foundation::ByteSize;
 
 /// Longest configuration file that is read, in bytes.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;

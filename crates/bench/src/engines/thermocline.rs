@@ -535,7 +535,7 @@ mod tests {
         let label = "thermocline-leveled@tiers+fast-cache=32MiB+fast-cache-admission=frequency\
                      +fast-cache-eviction=file_lru";
         let cache = settings(label).unwrap().fast_cache;
-        assert_eq!(cache.capacity, ByteSize::mib(32));
+        assert_eq!(cache.capacity, ByteSize::mib(32).into());
         assert_eq!((cache.admission, cache.eviction), (Admission::Frequency, Eviction::FileLru));
         let without = "thermocline-leveled@tiers+fast-cache-admission=always";
         let refused = settings(without).unwrap_err().to_string();

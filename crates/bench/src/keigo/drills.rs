@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use thermocline_device::drivers::{DriverSpec, Profile};
+use thermocline_device::drivers::{DriverSpec, Profile, Waiting};
 use thermocline_device::profile::{Effort, Subject, measure as measured};
 use thermocline_device::{FillFirst, Names, SystemDevices, TierProfile};
 use thermocline_foundation::{ByteSize, Clock, SystemClock, threads};
@@ -85,7 +85,7 @@ impl<'a> Drill<'a> {
 
     /// What emulated persistent memory does with writers, on this machine.
     fn curve(&self) -> Outcome<TierProfile> {
-        let emulated = DriverSpec::Emulated(Profile::DcpmmTenth);
+        let emulated = DriverSpec::Emulated(Profile::DcpmmTenth, Waiting::Interrupt);
         let driver = emulated.open(&self.fast, Arc::clone(&self.clock))?;
         let subject = Subject { buffered: Arc::clone(&driver), direct: Some(driver) };
         Ok(measured(&subject, EFFORT, &self.clock, &mut |_| {})?.tier_profile())

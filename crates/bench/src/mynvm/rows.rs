@@ -8,6 +8,7 @@
 //! Goals are of the rig with six million records.
 
 use super::Sizes;
+use super::dictionary::{ALONE, DATA};
 use crate::results::{Latency, Measured};
 use crate::rows::{self, Figure, Measure, PROCESSOR, Paper, THROUGHPUT, Value, point, points};
 
@@ -17,8 +18,10 @@ pub const PAPER: Paper = Paper {
     title: "MyNVM",
     figures: &[
         Figure { name: "1", title: "Latency at a fixed load" },
+        Figure { name: "17", title: "Bytes of small blocks with a dictionary of each table" },
         Figure { name: "18", title: "Bytes written into the cache, by admission" },
         Figure { name: "19", title: "Hit rate of the cache, by admission and eviction" },
+        Figure { name: "21", title: "Ways to wait for a fast device" },
         Figure { name: "24", title: "Memory for a cached block" },
         Figure { name: "25", title: "Large memory, small memory, and a cache" },
         Figure { name: "cost", title: "What the cache costs where nothing comes back" },
@@ -42,6 +45,8 @@ pub enum Group {
     Graph,
     /// At a rate that follows from what small memory reached.
     Rate,
+    /// Single pages of a device, without a store.
+    Wait,
 }
 
 /// A row of this paper.
@@ -87,6 +92,19 @@ const P99: Measure = Measure {
     unit: "p99 us",
     is_cost: true,
     of: |measured| from_due(measured).map(|latency| latency.p99_us),
+};
+
+/// What no cell has.
+const STORED: Measure = Measure { unit: "B of tables", is_cost: true, of: |_| None };
+const READ_MEAN: Measure = Measure {
+    unit: "mean us a read",
+    is_cost: true,
+    of: |measured| measured.latency.get("all").map(|latency| latency.mean_us),
+};
+const READ_P99: Measure = Measure {
+    unit: "p99 us a read",
+    is_cost: true,
+    of: |measured| measured.latency.get("all").map(|latency| latency.p99_us),
 };
 
 /// From the moment at which operations were due: what waits behind a slow one counts.
@@ -142,8 +160,10 @@ fn alone(name: &str, engine: &str, measure: Measure) -> Row {
 pub fn rows(figures: &[Figure], sizes: &Sizes) -> Vec<Row> {
     let all = [
         latencies(sizes),
+        dictionaries(),
         admissions(sizes),
         evictions(sizes),
+        waits(),
         vec![
             alone("24/bytes-a-block", &cached(sizes), BLOCK_MEMORY).at_most(28.0, 20.0),
             against("cost/uniform", sizes, &small(sizes), UNIFORM).at_least(0.98, 1.0),
@@ -208,6 +228,46 @@ fn evictions(sizes: &Sizes) -> Vec<Row> {
     policies.map(row).to_vec()
 }
 
+/// Figure 17: small blocks over large ones without dictionaries: with them, and alone.
+fn dictionaries() -> Vec<Row> {
+    let row =
+        |name: &str| Row::in_paper(&PAPER, Group::Work, name, Vec::new(), Vec::new()).of(STORED);
+    let both = |data| {
+        let name = format!("17/{data}");
+        [row(&name).at_most(1.015, 1.0), row(&format!("{name}{ALONE}"))]
+    };
+    DATA.into_iter().flat_map(both).collect()
+}
+
+/// Figure 21: pages of a device as fast as Optane, waited for in each way over being told.
+fn waits() -> Vec<Row> {
+    const DEVICE: &str = "device@fast+driver=emulated-optane-p5800x";
+    let measures = [("mean", READ_MEAN), ("p99", READ_P99), ("processor", PROCESSOR)];
+    let of = |threads: u32| {
+        let workload = format!("{UNIFORM}/threads-{threads}");
+        let told = point(DEVICE, &workload);
+        let mut rows = Vec::new();
+        for (name, measure) in measures {
+            let row = |way: &str, over, under| {
+                let name = format!("21/{name}/{way}/{threads}");
+                Row::in_paper(&PAPER, Group::Wait, &name, over, under).of(measure)
+            };
+            let itself = row("interrupt", told.clone(), Vec::new());
+            rows.push(Row { value: Value::Itself, ..itself });
+            rows.extend(["poll", "fixed-5us", "dynamic-50"].map(|way| {
+                let asked = point(&format!("{DEVICE}-{way}"), &workload);
+                let row = row(way, asked, told.clone());
+                match (name, way, threads) {
+                    ("mean", "poll", _) => row.at_most(1.0, 0.85),
+                    _ => row,
+                }
+            }));
+        }
+        rows
+    };
+    [1, 2, 4, 8, 16].into_iter().flat_map(of).collect()
+}
+
 /// Figure 25.
 fn set_ups(sizes: &Sizes) -> Vec<Row> {
     let (large, small) = (large(sizes), small(sizes));
@@ -263,6 +323,9 @@ mod tests {
         assert_eq!(goal("18/writes/simulated_lru"), Goal::AtMost(1.0 / 3.0, 0.25));
         assert_eq!(goal("19/hits/simulated_lru"), Goal::AtLeast(-2.0, 0.0));
         assert_eq!(goal("19/hits/frequency"), Goal::None);
+        assert_eq!(goal("17/linkbench"), Goal::AtMost(1.015, 1.0));
+        assert_eq!(goal("21/mean/poll/8"), Goal::AtMost(1.0, 0.85));
+        assert_eq!(goal("21/processor/dynamic-50/16"), Goal::None);
         assert_eq!(goal("24/bytes-a-block"), Goal::AtMost(28.0, 20.0));
         assert_eq!(goal("cost/uniform"), Goal::AtLeast(0.98, 1.0));
     }

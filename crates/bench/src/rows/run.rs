@@ -153,7 +153,9 @@ fn emulated<G: Copy + Ord>(
     for row in rows.iter_mut().flat_map(Row::leaves_mut) {
         let group = row.group;
         for point in row.points_mut() {
-            if is_ours(&point.engine) {
+            if point.engine.split('+').next().is_some_and(|name| name.ends_with("@fast")) {
+                // It has no slow device.
+            } else if is_ours(&point.engine) {
                 let driver = format!("slow-driver=emulated-{}", paper.profile);
                 point.engine = super::with(&point.engine, &driver);
             } else {
@@ -290,5 +292,9 @@ mod tests {
         assert_eq!(rows[0].over[0].engine, "thermocline-leveled@slow+slow-driver=emulated-gp3");
         let reason = &missing[&(0, rows[0].under[0].clone())];
         assert!(reason.ends_with("no root"), "{reason}");
+        let (mut rows, mut missing) =
+            ([row("a/two", "device@fast", "rocksdb@fast")], BTreeMap::new());
+        emulated(&PAPER, &mut rows, "no root", &mut missing);
+        assert_eq!((rows[0].over[0].engine.as_str(), missing.len()), ("device@fast", 0));
     }
 }

@@ -214,8 +214,11 @@ mod tests {
     }
 
     /// 950 of 1,000 bytes are for tables, less 150 for logs.
-    const ROOM: ByLevelSettings =
-        ByLevelSettings { log_reserve: ByteSize(150), ..ByLevelSettings::default() };
+    const ROOM: ByLevelSettings = ByLevelSettings {
+        log_reserve: ByteSize(150),
+        cache_reserve: ByteSize(0),
+        cache_takes_rest: false,
+    };
 
     fn policy(targets: &[u64]) -> ByParallelism {
         let policy = ByParallelism::new(ROOM);

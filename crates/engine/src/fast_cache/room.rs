@@ -5,8 +5,8 @@
 //! ```
 //! Logs and journals come first with all that they may come to, then what is there, then a memtable
 //! that is about to be flushed; the cache has the rest, up to its grant. One that takes what the
-//! levels leave (`auto`) keeps what these are meant to come to, and a part for the outputs of merges
-//! beside their inputs: they would go to a slower tier otherwise. It has nothing while the
+//! levels leave (`auto`) keeps what these are meant to come to, and a part for the outputs of
+//! merges beside their inputs: they would go to a slower tier otherwise. It has nothing while the
 //! tier's device refuses what the capacity leaves: what it has there is what others lack.
 
 use super::FastCache;

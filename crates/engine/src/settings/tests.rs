@@ -167,10 +167,10 @@ fn dictionaries_are_as_large_as_memory_allows_and_only_where_there_is_zstd() {
 #[test]
 fn a_cache_of_what_the_levels_leave_is_a_word_for_leveled_alone() {
     let path = Path::new("settings.toml");
-    let read = |text: &str| {
+    let read = |text: &str| -> Result<Settings> {
         let settings = Settings::from_toml(text, path)?;
         settings.check()?;
-        crate::Result::Ok(settings)
+        Ok(settings)
     };
     let auto = "[fast_cache]\ncapacity = 'auto'";
     let settings = read(&format!("preset = 'leveled'\n{auto}")).unwrap();

@@ -93,10 +93,6 @@ fn settings(seed: u64) -> Settings {
     }
 }
 
-fn said(error: thermocline::Error) -> Violation {
-    error.to_string()
-}
-
 /// A database whose cache is in use, and what it should answer.
 struct Warm {
     machine: Machine,
@@ -112,7 +108,7 @@ impl Warm {
     /// A new database, with copies of about all of its blocks.
     fn new(seed: u64) -> Result<Self, Violation> {
         let machine = Machine::empty(seed);
-        let db = machine.create(&settings(seed)).map_err(said)?;
+        let db = machine.create(&settings(seed)).map_err(|error| error.to_string())?;
         let mut warm = Self { machine, db, known: Known::new(KEYS), round: 0, written: 0..0 };
         warm.write(1)?;
         warm.compact()?;
@@ -133,7 +129,7 @@ impl Warm {
             let key = key(number);
             let value = value(&key, self.round, VALUE_BYTES, false);
             self.known.submit(&[(key.clone(), Some(value.clone()))]);
-            self.db.put(&key, &value).map_err(said)?;
+            self.db.put(&key, &value).map_err(|error| error.to_string())?;
             self.known.acknowledge(false);
         }
         Ok(())
@@ -142,8 +138,10 @@ impl Warm {
     /// What was written last goes to the deepest level.
     fn compact(&self) -> Result<(), Violation> {
         let (from, to) = (key(self.written.start), key(self.written.end));
-        self.db.compact_range(Some(&from), Some(&to), &mut |_| {}).map_err(said)?;
-        self.db.settle().map_err(said)
+        self.db
+            .compact_range(Some(&from), Some(&to), &mut |_| {})
+            .map_err(|error| error.to_string())?;
+        self.db.settle().map_err(|error| error.to_string())
     }
 
     /// Asks for everything so often that each policy takes the blocks, and reads some of them from
@@ -152,7 +150,7 @@ impl Warm {
         for _ in 0..4 {
             for number in 0..KEYS {
                 let key = key(number);
-                let found = self.db.get(&key).map_err(said)?;
+                let found = self.db.get(&key).map_err(|error| error.to_string())?;
                 if found.as_deref() != self.known.model().get(&key).map(Vec::as_slice) {
                     return Err(format!("{} is another", key.escape_ascii()));
                 }
@@ -160,16 +158,16 @@ impl Warm {
                     self.machine.stepper.step();
                 }
             }
-            self.db.settle().map_err(said)?;
+            self.db.settle().map_err(|error| error.to_string())?;
         }
         Ok(())
     }
 
     /// Closes it, and opens it again.
     fn reopened(self) -> Result<Self, Violation> {
-        self.db.close().map_err(said)?;
-        let db = self.machine.open().map_err(said)?;
-        db.settle().map_err(said)?;
+        self.db.close().map_err(|error| error.to_string())?;
+        let db = self.machine.open().map_err(|error| error.to_string())?;
+        db.settle().map_err(|error| error.to_string())?;
         Ok(Self { db, ..self })
     }
 
@@ -182,7 +180,7 @@ impl Warm {
 
     /// What is there after a closing.
     fn closed(self) -> Result<(World, Known), Violation> {
-        self.db.close().map_err(said)?;
+        self.db.close().map_err(|error| error.to_string())?;
         Ok((self.machine.devices.look(|world| world.after(Loss::None)), self.known))
     }
 }
@@ -230,7 +228,7 @@ impl Scene {
             (files_of(world, Path::new(TIERS[0])), world.bytes(Path::new(HOME), LIVES))
         };
         let earlier = warm.machine.devices.look(bytes_of);
-        warm.db.checkpoint(Path::new(COPY)).map_err(said)?;
+        warm.db.checkpoint(Path::new(COPY)).map_err(|error| error.to_string())?;
         let begun = warm.machine.devices.look(|world| world.after(Loss::None));
         let of_checkpoint = of_checkpoint(begun, warm.known.clone(), seed)?;
         warm.write(PARTS)?;
@@ -244,7 +242,7 @@ impl Scene {
             }
             Phase::Compacting => {
                 warm.write(PARTS)?;
-                warm.db.flush().map_err(said)?;
+                warm.db.flush().map_err(|error| error.to_string())?;
                 warm.machine.stepper.step();
                 warm.killed()
             }
@@ -305,7 +303,7 @@ impl Scene {
         let db = machine.open().map_err(|error| format!("it does not open: {error}"))?;
         // Answers before files are looked at, and of what was taken in then.
         check_answers(&self.known, &db)?;
-        db.settle().map_err(said)?;
+        db.settle().map_err(|error| error.to_string())?;
         let opened = cache(&db)?;
         check_answers(&self.known, &db)?;
         let cache = cache(&db)?;
@@ -326,8 +324,8 @@ impl Scene {
     /// written: the cache gives way, and nothing else hears of it.
     fn full(&self) -> Result<(), Violation> {
         let machine = Machine::new(self.image.clone(), self.seed);
-        let db = machine.open().map_err(said)?;
-        db.settle().map_err(said)?;
+        let db = machine.open().map_err(|error| error.to_string())?;
+        db.settle().map_err(|error| error.to_string())?;
         let fast = Path::new(TIERS[0]);
         let used = machine.devices.look(|world| world.list(fast)).iter().map(|(_, len)| len).sum();
         machine.devices.set_capacity(fast, Some(used));
@@ -362,7 +360,7 @@ fn check_goes_on(machine: &Machine, db: Db) -> Result<(), Violation> {
 /// lives. Its tables have the numbers that the original's get.
 fn of_checkpoint(world: World, known: Known, seed: u64) -> Result<(Files, Vec<u8>), Violation> {
     let machine = Machine::new(world, seed);
-    let db = machine.environment.open(Path::new(COPY)).map_err(said)?;
+    let db = machine.environment.open(Path::new(COPY)).map_err(|error| error.to_string())?;
     let fast = db.settings().tiers[0].path.clone();
     let mut warm = Warm { machine, db, known, round: 200, written: 0..0 };
     warm.write(PARTS)?;
