@@ -664,13 +664,13 @@ contract! {
     posix: crate::subject::posix(),
     direct_ring: crate::subject::direct(true),
     direct_threads: crate::subject::direct(false),
-    direct_poll: crate::subject::direct_waiting(Waiting::Poll),
-    direct_fixed: crate::subject::direct_waiting(Waiting::Fixed(5)),
-    direct_dynamic: crate::subject::direct_waiting(Waiting::Dynamic(50)),
-    emulated_memory: crate::subject::emulated(Waiting::Interrupt),
-    emulated_poll: crate::subject::emulated(Waiting::Poll),
-    emulated_fixed: crate::subject::emulated(Waiting::Fixed(5)),
-    emulated_dynamic: crate::subject::emulated(Waiting::Dynamic(50)),
+    direct_poll: crate::subject::direct_waiting(crate::Waiting::Poll),
+    direct_fixed: crate::subject::direct_waiting(crate::Waiting::Fixed(5)),
+    direct_dynamic: crate::subject::direct_waiting(crate::Waiting::Dynamic(50)),
+    emulated_memory: crate::subject::emulated(crate::Waiting::Interrupt),
+    emulated_poll: crate::subject::emulated(crate::Waiting::Poll),
+    emulated_fixed: crate::subject::emulated(crate::Waiting::Fixed(5)),
+    emulated_dynamic: crate::subject::emulated(crate::Waiting::Dynamic(50)),
 }
 
 #[test]

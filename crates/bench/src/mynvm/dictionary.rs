@@ -78,9 +78,10 @@ fn bytes_of_tables(place: &Path, records: &[Record], shape: Shape) -> Outcome<u6
     load.finish()?;
     db.settle()?;
     let tiers = db.stats().tiers;
-    let bytes = tiers.iter().filter_map(|tier| tier.bytes_by_kind.get("table")).sum();
+    let kinds = tiers.iter().flat_map(|tier| &tier.bytes_by_kind);
+    let bytes = kinds.filter(|(kind, _)| kind.starts_with("level ")).map(|(_, bytes)| bytes).sum();
     db.close()?;
-    Ok(bytes)
+    if bytes == 0 { Err("there are no tables".into()) } else { Ok(bytes) }
 }
 
 /// Readings of an instrument, as an application stores them.

@@ -9,7 +9,7 @@
 //!                              logs and the cache
 //!
 //!   rows     names, points, goals       mod         sizes, and the cell of each group
-//!                                       dictionary  bytes of tables, without a cell
+//!   dictionary  bytes of tables         restart     hits after a restart
 //! ```
 //! Labels name their memory, so the three take turns in one run. Reads and writes go past the page
 //! cache, blocks are compressed with zstd, and a LinkBench row has as many of its small records as
@@ -18,6 +18,7 @@
 //! Invariant: sizes follow from the number of records, never from the engine.
 
 mod dictionary;
+mod restart;
 mod rows;
 
 use crate::Outcome;
@@ -70,10 +71,10 @@ There are 2 rounds of 600k records, 20 seconds to warm up and 8 measured; with -
 and 2 seconds.
 Each row ends in a line `ratio ROW VALUE`. A row that is missed is no failure of the run.")]
 pub struct MynvmArguments {
-    /// Figures: 1, 17, 18, 19, 21, 24, 25, cost; all where none is named
+    /// Figures: 1, 9, 11, 15, 17, 18, 19, 21, 24, 25, auto, restart, cost; all where none is named
     #[arg(long, value_delimiter = ',', value_parser = |name: &str| PAPER.figure(name))]
     pub figure: Vec<Figure>,
-    /// Rows on these workloads alone: ycsb-c, ycsb-b, linkbench, ycsb-c/uniform
+    /// Rows on these workloads alone: ycsb-a, -b, -c, -e, linkbench, ycsb-c/uniform
     #[arg(long, value_delimiter = ',')]
     pub workload: Vec<String>,
     /// The text of figure 17, which is cut into records at its line ends
@@ -167,7 +168,10 @@ pub fn run(
         }
     };
     let text = arguments.text.as_deref();
-    let drill = |row: &Row, stand: &Stand<'_>| dictionary::share(&row.name, text, stand.slow);
+    let drill = |row: &Row, stand: &Stand<'_>| match row.figure.name {
+        "restart" => restart::hits(stand, &sizes, arguments.rows.seed),
+        _ => dictionary::share(&row.name, text, stand.slow),
+    };
     let ways = Ways { cell: &cell, drill: Some(&drill) };
     crate::rows::run(&PAPER, &arguments.rows, rows, sizes.devices(), &ways, context, say)
 }
@@ -245,8 +249,8 @@ mod tests {
             ["17/text", "17/text/alone"]
         );
         assert_eq!(names(&["--row", "19/eviction/file"]).unwrap(), ["19/eviction/file_lru"]);
-        let error = names(&["--workload", "ycsb-e"]).unwrap_err().to_string();
-        assert!(error.contains("on ycsb-e"), "{error}");
+        let error = names(&["--workload", "ycsb-d"]).unwrap_err().to_string();
+        assert!(error.contains("on ycsb-d"), "{error}");
     }
 
     #[test]

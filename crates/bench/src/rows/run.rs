@@ -3,10 +3,11 @@
 use super::judged::{Judged, judge_in};
 use super::place::Place;
 use super::report::{self, Sheet};
+use super::stand::Stand;
 use super::{Found, Missing, Outcomes, Paper, ROCKSDB, Row, RowArguments, is_ours};
 use crate::Outcome;
 use crate::cell::Cell;
-use crate::plan::{Launcher, Run};
+use crate::plan::Run;
 use crate::store::EngineKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -30,19 +31,6 @@ pub type Context<'a> = (&'a [&'a dyn EngineKind], &'a Path, u64);
 /// Makes the cell that all of a group are made from, out of what the groups before it came to, or
 /// says why there is none.
 pub type MakeCell<'a, G> = dyn Fn(G, &Found<G>) -> Result<Cell, String> + 'a;
-
-/// Where a row that no cell measures is measured.
-#[allow(missing_debug_implementations, reason = "a launcher has none")]
-pub struct Stand<'a> {
-    /// The fast directory.
-    pub fast: &'a Path,
-    /// The slow one.
-    pub slow: &'a Path,
-    /// What is put around processes.
-    pub launcher: &'a dyn Launcher,
-    /// The program that runs cells.
-    pub program: &'a Path,
-}
 
 /// Measures a row that has no points: a sequence of processes, or no process at all.
 pub type Drill<'a, G> = dyn Fn(&Row<G>, &Stand<'_>) -> Outcome<f64> + 'a;
@@ -99,7 +87,10 @@ pub fn run<G: Copy + Ord + Debug>(
         found.insert(group, run.execute(engines, program, &*place.launcher, started_s, say)?);
     }
     let no_rig = place.no_rig.clone();
-    let drilled = drilled(&rows, ways, &place, program, say);
+    let emulated = no_rig.as_ref().filter(|_| paper.emulated).map(|_| paper.profile);
+    let (fast, slow, launcher) = (&*place.fast.path, &*place.slow.path, &*place.launcher);
+    let stand = Stand { fast, slow, emulated, launcher, program };
+    let drilled = drilled(&rows, ways, &stand, say);
     place.taken_down()?;
     let judged = |row: &Row<G>| match drilled.get(&row.name) {
         Some(value) => Judged::of_drill(row, value.clone()),
@@ -122,16 +113,13 @@ pub fn run<G: Copy + Ord + Debug>(
 fn drilled<G>(
     rows: &[Row<G>],
     ways: &Ways<'_, G>,
-    place: &Place,
-    program: &Path,
+    stand: &Stand<'_>,
     say: &mut dyn FnMut(&str),
 ) -> BTreeMap<String, Result<f64, String>> {
-    let (fast, slow) = (&*place.fast.path, &*place.slow.path);
-    let stand = Stand { fast, slow, launcher: &*place.launcher, program };
     let mut values = BTreeMap::new();
     for row in rows.iter().filter(|row| row.over.is_empty() && row.parts.is_empty()) {
         let value = match ways.drill {
-            Some(drill) => drill(row, &stand).map_err(|failure| failure.to_string()),
+            Some(drill) => drill(row, stand).map_err(|failure| failure.to_string()),
             None => Err("nothing measures it".to_owned()),
         };
         match &value {

@@ -181,7 +181,8 @@ fn a_cache_of_what_the_levels_leave_is_a_word_for_leveled_alone() {
     let tiered = Settings { tiers, ..settings };
     assert_eq!(tiered.fast_cache_bytes(), 64 << 20);
     assert!(tiered.by_level().cache_takes_rest);
-    assert!(tiered.division().cache_bytes < Settings::default().division().cache_bytes);
+    let without = Settings { fast_cache: FastCacheSettings::default(), ..tiered.clone() };
+    assert!(tiered.division().cache_bytes < without.division().cache_bytes);
     read(&format!("preset = 'leveled'\nplacement = 'log_only'\n{auto}")).unwrap();
     for others in ["preset = 'hybrid'", "preset = 'leveled'\nplacement = 'bandwidth'"] {
         let error = read(&format!("{others}\n{auto}")).unwrap_err().to_string();
