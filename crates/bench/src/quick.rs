@@ -60,7 +60,7 @@ pub fn run(
     if engines.iter().any(|engine| engine.name() == "thermocline-leveled") {
         labels.extend([TIERS, ALL_SLOW, ALL_FAST].map(str::to_owned));
         // Some file systems in memory have no direct I/O.
-        match DriverSpec::Direct.open(&place, Arc::new(SystemClock::new())) {
+        match DriverSpec::DIRECT.open(&place, Arc::new(SystemClock::new())) {
             Ok(_) => labels.push(DIRECT.to_owned()),
             Err(error) => say(&format!("without {DIRECT}: {error}")),
         }

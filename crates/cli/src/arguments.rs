@@ -6,7 +6,7 @@ use crate::output::Output;
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use thermocline::{PersistentMemory, Preset, Tier};
+use thermocline::{CacheCapacity, PersistentMemory, Preset, Tier};
 use thermocline_foundation::ByteSize;
 
 const EXAMPLES: &str = "\
@@ -43,7 +43,8 @@ pub struct Database {
     /// A tier of a new database, repeatable, fastest first; or where a moved tier is now
     ///
     /// CAPACITY is how much of the device the store may use (10GiB); DRIVER is posix (the
-    /// default), direct, or emulated-PROFILE (emulated-gp3).
+    /// default), direct, or emulated-PROFILE (emulated-gp3); direct-poll asks a very fast device
+    /// for completions.
     #[arg(long, global = true, value_name = "PATH:CAPACITY[:DRIVER]", value_parser = parse_tier)]
     pub tier: Vec<Tier>,
     /// How a database keeps its records: hybrid, leveled or indexed
@@ -415,6 +416,7 @@ stay over a restart, and nothing is lost with them. `fast_cache.capacity` is off
 Examples:
   thermocline cache show
   thermocline cache resize 8GiB
+  thermocline cache resize auto
   thermocline cache resize 0")]
 pub struct Cache {
     /// What to do
@@ -431,8 +433,8 @@ pub enum CacheAction {
     Clear,
     /// Let it take so much of the fast tier, 0 for nothing; kept in the database's settings
     Resize {
-        /// 1MiB to 2TiB, or 0; half of the tier at most
-        size: ByteSize,
+        /// 1MiB to 2TiB, half of the tier at most; auto, what the levels leave; or 0
+        size: CacheCapacity,
     },
 }
 

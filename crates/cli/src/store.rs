@@ -3,9 +3,8 @@
 use crate::arguments::Database;
 use crate::failure::{Failure, Result};
 use std::path::{Path, PathBuf};
-use thermocline::{Db, ErrorKind, Preset, Settings};
+use thermocline::{CacheCapacity, Db, ErrorKind, Preset, Settings};
 use thermocline_device::drivers::host_files;
-use thermocline_foundation::ByteSize;
 
 /// Longest configuration file that is read, in bytes.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
@@ -49,11 +48,11 @@ pub fn open(arguments: &Database) -> Result<Db> {
 
 /// As [`open`], with another size of the cache of blocks on the fast tier, which the database
 /// keeps.
-pub fn open_resized(arguments: &Database, size: ByteSize) -> Result<Db> {
+pub fn open_resized(arguments: &Database, capacity: CacheCapacity) -> Result<Db> {
     let home = home(arguments)?;
     let named = named_settings(&home, arguments)?;
     let mut settings = named.map_or_else(|| Db::kept_settings(&home), Ok)?;
-    settings.fast_cache.capacity = size;
+    settings.fast_cache.capacity = capacity;
     settings.check()?;
     Ok(open_as(&home, Some(&settings), arguments.read_only)?)
 }

@@ -13,7 +13,7 @@ mod subject;
 
 use proptest::prelude::*;
 use subject::{Subject, pattern};
-use thermocline_device::drivers::{Batches, DirectDriver, DriverSpec, PosixDriver};
+use thermocline_device::drivers::{Batches, DirectDriver, DriverSpec, PosixDriver, Waiting};
 use thermocline_device::{Buffer, Completion, Driver, ErrorKind, Handle, Operation, Request};
 
 fn read_request(tag: u64, file: &Handle, offset: u64, len: usize) -> Request {
@@ -664,7 +664,13 @@ contract! {
     posix: crate::subject::posix(),
     direct_ring: crate::subject::direct(true),
     direct_threads: crate::subject::direct(false),
-    emulated_memory: crate::subject::emulated(),
+    direct_poll: crate::subject::direct_waiting(crate::Waiting::Poll),
+    direct_fixed: crate::subject::direct_waiting(crate::Waiting::Fixed(5)),
+    direct_dynamic: crate::subject::direct_waiting(crate::Waiting::Dynamic(50)),
+    emulated_memory: crate::subject::emulated(crate::Waiting::Interrupt),
+    emulated_poll: crate::subject::emulated(crate::Waiting::Poll),
+    emulated_fixed: crate::subject::emulated(crate::Waiting::Fixed(5)),
+    emulated_dynamic: crate::subject::emulated(crate::Waiting::Dynamic(50)),
 }
 
 #[test]

@@ -105,7 +105,9 @@ pub use repair::plan::{IndexRebuild, Lost, RepairPlan, RepairStep};
 pub use requests::report::{LoggerStats, RequestStats};
 pub use requests::room::HasRoom;
 pub use requests::ticket::Ticket;
-pub use settings::fast_cache::{Admission, BlockLayout, Eviction, FastCacheSettings};
+pub use settings::fast_cache::{
+    Admission, BlockLayout, CacheCapacity, Eviction, FastCacheSettings,
+};
 pub use settings::hybrid::{HybridSettings, IndexCopies, Variant};
 pub use settings::persistent_memory::PersistentMemory;
 pub use settings::{Compression, Durability, Preset, Settings, Tier};

@@ -17,6 +17,12 @@ pub trait Clock: Send + Sync + fmt::Debug {
 
     /// Lets `duration` pass on the calling thread.
     fn sleep(&self, duration: Duration);
+
+    /// Lets a moment pass on the calling thread, which is about to ask for something once more and
+    /// keeps its processor unless another thread wants it.
+    fn pause(&self) {
+        self.sleep(Duration::from_nanos(100));
+    }
 }
 
 /// The operating system's clocks. Where schedules are checked (`--cfg shuttle`, see `sync`) a clock
@@ -58,6 +64,13 @@ impl Clock for SystemClock {
     #[allow(clippy::disallowed_methods, reason = "this is the door")]
     fn sleep(&self, duration: Duration) {
         std::thread::sleep(duration);
+    }
+
+    fn pause(&self) {
+        // About a microsecond. With as many callers that ask as there are processors nothing else
+        // would run.
+        (0..16).for_each(|_| std::hint::spin_loop());
+        std::thread::yield_now();
     }
 }
 

@@ -361,7 +361,10 @@ impl Task {
         let swaps = self.prepare(|| alike.swaps_of_blocks())?;
         let damages = damages.into_iter().map(|(place, damage)| (&fixture, place, damage));
         let swaps = swaps.into_iter().map(|(place, damage)| (&alike, place, damage));
-        let damages: Vec<_> = damages.chain(swaps).collect();
+        let cached = self.prepare(|| Fixture::cached(self.seed))?;
+        let flips = cached.flips_of_cache().into_iter();
+        let flips = flips.map(|(place, damage)| (&cached, place, damage));
+        let damages: Vec<_> = damages.chain(swaps).chain(flips).collect();
         let mut reported = 0;
         let count = self.each(&damages, |(fixture, place, damage)| {
             let outcome = fixture

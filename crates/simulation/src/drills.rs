@@ -1,9 +1,12 @@
 //! Tier drills: a tier is missing, swapped, foreign, an older clone, full, a hundred times slower,
-//! vanishes under a running store, or allows only reading once the store has ended; or there are
-//! others (`reshape.rs`); each while the store is idle, loaded, and compacting.
+//! vanishes under a running store, or allows only reading once the store has ended; there are others
+//! (`reshape.rs`); files of the block cache are not what they were (`drills/cache.rs`). Each while the
+//! store is idle, loaded, and compacting.
 //!
 //! The store refuses with a reason, or goes on; it never mixes tiers up, and loses nothing once
 //! the right tier is back.
+
+pub(crate) mod cache;
 
 use crate::devices::{Loss, World};
 use crate::history::{HOME, Shape, TIERS, is_hybrid, key, settings, value};
@@ -30,10 +33,11 @@ pub enum Drill {
     Vanishing,
     ReadOnly,
     Reshaped,
+    Cache,
 }
 
 /// All of them.
-pub const DRILLS: [Drill; 9] = [
+pub const DRILLS: [Drill; 10] = [
     Drill::Missing,
     Drill::Swapped,
     Drill::Foreign,
@@ -43,6 +47,7 @@ pub const DRILLS: [Drill; 9] = [
     Drill::Vanishing,
     Drill::ReadOnly,
     Drill::Reshaped,
+    Drill::Cache,
 ];
 
 /// What the store does when it happens.
@@ -103,8 +108,15 @@ fn put(life: &Life, known: &RwLock<Known>, number: usize) -> thermocline::Result
     Ok(())
 }
 
-/// Carries out `drill` on a tier of the database of `seed` in `phase`.
+/// Carries out `drill` on the database of `seed` in `phase`.
 pub fn run(seed: u64, drill: Drill, phase: Phase) -> Result<(), Violation> {
+    match drill {
+        Drill::Cache => cache::run(seed, phase),
+        _ => on_a_tier(seed, drill, phase),
+    }
+}
+
+fn on_a_tier(seed: u64, drill: Drill, phase: Phase) -> Result<(), Violation> {
     let (life, known) = life_at(seed, phase)?;
     let tiers = life.db().settings().tiers.len();
     let tier = Path::new(TIERS[mix(seed) as usize % tiers]);
@@ -113,8 +125,8 @@ pub fn run(seed: u64, drill: Drill, phase: Phase) -> Result<(), Violation> {
             refused(life, &known, drill, tier, tiers)
         }
         Drill::Full | Drill::Slow | Drill::Vanishing => live(life, &known, drill, tier),
-        Drill::ReadOnly => read_only(life, &known),
         Drill::Reshaped => reshape::run(life, &known),
+        Drill::ReadOnly | Drill::Cache => read_only(life, &known),
     }
 }
 

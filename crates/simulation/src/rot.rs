@@ -12,6 +12,7 @@
 //! this is are the exception.
 
 use crate::devices::{Loss, ReadPlace, World};
+use crate::drills;
 use crate::history::{HOME, Shape, Step, TIERS, is_hybrid, key, value};
 use crate::life::Life;
 use crate::machine::Machine;
@@ -24,6 +25,11 @@ use thermocline_foundation::random::{Random, mix};
 
 const SHAPE: Shape =
     Shape { steps: 60, keys: 16, crashes: false, reopens: true, large_values: false };
+
+/// The pages that lead to the blocks of a file of the cache: a directory and the footer.
+const SEAL_BYTES: u64 = 8192;
+/// Of the blocks' bytes every so manieth is flipped.
+const BLOCK_BYTES_EACH: u64 = 509;
 
 /// A closed database, an earlier state of it, and what it holds.
 pub struct Fixture {
@@ -233,6 +239,33 @@ impl Fixture {
         Ok(Self { seed, earlier: world.clone(), world, known, log_end: None })
     }
 
+    /// A database whose block cache has files, which histories leave few of.
+    pub fn cached(seed: u64) -> Result<Self, Violation> {
+        let (world, known) = drills::cache::closed(seed)?;
+        Ok(Self { seed, earlier: world.clone(), world, known, log_end: None })
+    }
+
+    /// Flips in the first file of the block cache and in the list of lives: each byte of what leads
+    /// to blocks, and some of blocks.
+    pub fn flips_of_cache(&self) -> Vec<(Place, Damage)> {
+        let is_cache = |name: &str| name.ends_with(".cache");
+        let files = self.files();
+        let first = files.iter().find(|(_, name, _)| is_cache(name));
+        let lives = files.iter().find(|(_, name, _)| name.ends_with("lives.txt"));
+        let mut damages = Vec::new();
+        for (directory, name, len) in first.into_iter().chain(lives) {
+            let place = Arc::new((directory.clone(), name.clone()));
+            let seal = if is_cache(name) { len.saturating_sub(SEAL_BYTES) } else { 0 };
+            for at in self.interesting_bytes(directory, name) {
+                if at >= seal || at.is_multiple_of(BLOCK_BYTES_EACH) {
+                    let mask = 1 << (mix(at ^ self.seed) % 8);
+                    damages.push((Arc::clone(&place), Damage::Flip(at, mask)));
+                }
+            }
+        }
+        damages
+    }
+
     /// Pairs of blocks of the same length, of one table or two, that change places. Which blocks
     /// there are is seen by what the store reads as a whole.
     pub fn swaps_of_blocks(&self) -> Result<Vec<(Place, Damage)>, Violation> {
@@ -331,6 +364,10 @@ impl Fixture {
             }
             Err(error) => return check_error(&error).map(|()| Outcome::Reported),
         };
+        if matches!(name.rsplit('.').next(), Some("cache" | "txt")) {
+            // Copies are found once a job has looked at their files.
+            db.settle().map_err(|error| format!("background work ends: {error}"))?;
+        }
         let unanswered = (0..SHAPE.keys).filter(|number| db.get(key(*number)).is_err()).count();
         if most.is_some_and(|most| unanswered > most) {
             return Err(format!("a flipped bit takes {unanswered} keys"));

@@ -3,21 +3,28 @@
 //! planted bugs beside it.
 #![allow(clippy::unwrap_used)]
 
+use parking_lot::RwLock;
 use std::path::Path;
+use std::sync::Arc;
 use thermocline::{
-    Admission, ByteSize, Compression, Db, FastCacheSettings, FastCacheStats, Preset, Settings, Tier,
+    Admission, ByteSize, Compression, Db, FastCacheSettings, FastCacheStats, PlacementChoice,
+    Preset, Settings, Tier,
 };
 use thermocline_foundation::random::{Random, mix};
 #[cfg(feature = "planted-bugs")]
 use thermocline_foundation::{Planted, planted::with};
 use thermocline_simulation::devices::{Loss, World};
-use thermocline_simulation::history::{HOME, TIERS};
+use thermocline_simulation::history::{HOME, Shape, TIERS, has_fast_cache};
+use thermocline_simulation::life::Life;
 use thermocline_simulation::machine::Machine;
-use thermocline_simulation::oracle::check_files;
+use thermocline_simulation::oracle::{Known, check_files};
+use thermocline_simulation::{drills, errors, lies, rot};
 
 const KEYS: u64 = 2500;
 /// Records that are read: the tier has room for copies of all of them.
 const READ: u64 = 250;
+/// Records that the whole of a tier of 4 MiB has no room for.
+const MANY: u64 = 4500;
 const FAST: &str = TIERS[0];
 const LIVES: &str = "cache-lives.txt";
 
@@ -64,7 +71,7 @@ fn settings(fast: ByteSize) -> Settings {
         block_size: ByteSize::kib(1),
         compression: vec![Compression::None],
         fast_cache: FastCacheSettings {
-            capacity: ByteSize::mib(1),
+            capacity: ByteSize::mib(1).into(),
             admission: Admission::SecondAccess,
             file_size: ByteSize::kib(64),
             batch: ByteSize::kib(16),
@@ -86,7 +93,11 @@ fn value(number: u64, version: u64) -> Vec<u8> {
 
 /// All records in tables, most of them on the slow tier.
 fn load(db: &Db, version: u64) -> Outcome {
-    for number in 0..KEYS {
+    load_of(db, KEYS, version)
+}
+
+fn load_of(db: &Db, keys: u64, version: u64) -> Outcome {
+    for number in 0..keys {
         db.put(key(number), value(number, version)).map_err(|error| error.to_string())?;
     }
     db.compact_range(None, None, &mut |_| {}).map_err(|error| error.to_string())?;
@@ -237,16 +248,99 @@ fn restored(machine: &Machine, future: &World) -> Outcome {
     if cache.failed > 0 { Err(format!("a wrong copy was believed: {cache:?}")) } else { Ok(()) }
 }
 
-fn a_file_that_leaves_is_deleted() -> Outcome {
-    let (machine, db) = warm()?;
+/// Reads until the cache is full and files leave it.
+fn fill(db: &Db, keys: u64) -> Outcome {
     for _ in 0..10 {
-        read(&db, KEYS, 1)?;
-        if cache(&db).evicted_files > 0 {
-            break;
+        read(db, keys, 1)?;
+        if cache(db).evicted_files > 0 {
+            return Ok(());
         }
     }
-    if cache(&db).evicted_files == 0 {
-        return Err(format!("nothing has left: {:?}", cache(&db)));
-    }
+    Err(format!("nothing has left: {:?}", cache(db)))
+}
+
+fn a_file_that_leaves_is_deleted() -> Outcome {
+    let (machine, db) = warm()?;
+    fill(&db, KEYS)?;
     check_files(&db, |path| machine.devices.look(|world| world.list(path)))
+}
+
+/// The cache may have all of the tier that logs leave, and has taken it. Three logs of 192 KiB have
+/// no room in what the watermark, journals and the next flush leave besides.
+fn logs_have_room_beside_a_full_cache() -> Outcome {
+    let usual = settings(ByteSize::mib(4));
+    let fast_cache = FastCacheSettings { capacity: ByteSize::mib(4).into(), ..usual.fast_cache };
+    let (placement, memory) = (PlacementChoice::LogOnly, ByteSize::mib(2));
+    let settings = Settings { placement, memory, fast_cache, ..usual };
+    let machine = Machine::new(World::new(1), 1);
+    let db = machine.create(&settings).map_err(|error| error.to_string())?;
+    load_of(&db, MANY, 1)?;
+    fill(&db, MANY)?;
+    let logs_below = |world: &World| {
+        let names = world.list(Path::new(TIERS[1])).into_iter().map(|(name, _)| name);
+        names.filter(|name| name.ends_with(".log")).collect::<Vec<_>>()
+    };
+    for number in 0..MANY {
+        db.put(key(number), value(number, 2)).map_err(|error| format!("a write: {error}"))?;
+        let below = machine.devices.look(logs_below);
+        if !below.is_empty() {
+            return Err(format!("{below:?} found no room above: {:?}", cache(&db)));
+        }
+    }
+    db.settle().map_err(|error| error.to_string())
+}
+
+#[test]
+fn the_drill_of_the_cache_finds_nothing_wrong_with_each_policy_and_in_each_phase() {
+    for seed in 1..4 {
+        for phase in drills::PHASES {
+            drills::run(seed, drills::Drill::Cache, phase).unwrap_or_else(|why| {
+                panic!("seed {seed}, while {phase:?}: {why}");
+            });
+        }
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn the_drill_of_the_cache_finds_what_is_planted() {
+    for bug in [
+        Planted::CachedBlockNotVerified,
+        Planted::CacheErrorFailsRead,
+        Planted::TornFooterBelieved,
+        Planted::CacheFileLeaked,
+    ] {
+        let found = (1..4).any(|seed| {
+            let run = || drills::run(seed, drills::Drill::Cache, drills::Phase::Idle);
+            with(bug, || !matches!(std::panic::catch_unwind(run), Ok(Ok(()))))
+        });
+        assert!(found, "{} is not found", bug.name());
+    }
+}
+
+/// Files of the cache that the history of `seed` leaves, and that its rot is tried on.
+fn left_by(seed: u64, shape: &Shape) -> usize {
+    let known = Arc::new(RwLock::new(Known::new(shape.keys)));
+    let mut life = Life::new(seed, shape, known);
+    life.run(shape).unwrap();
+    let files = life.machine.devices.look(cache_files).len();
+    life.kill();
+    files
+}
+
+#[test]
+fn a_full_cache_leaves_logs_their_room() {
+    logs_have_room_beside_a_full_cache().unwrap();
+}
+
+#[test]
+fn errors_lies_and_rot_meet_files_of_the_cache() {
+    for (suite, shape) in [("errors", errors::SHAPE), ("lies", lies::SHAPE)] {
+        let seeds = (0..256).filter(|seed| has_fast_cache(*seed));
+        let left: Vec<_> = seeds.map(|seed| (seed, left_by(seed, &shape))).collect();
+        assert!(left.iter().any(|(_, files)| *files > 0), "{suite}: {left:?}");
+    }
+    let flips = rot::Fixture::cached(1).unwrap().flips_of_cache();
+    let of = |end: &str| flips.iter().filter(|(place, _)| place.1.ends_with(end)).count();
+    assert!(of(".cache") > 1000 && of(".txt") > 50, "{} and {}", of(".cache"), of(".txt"));
 }

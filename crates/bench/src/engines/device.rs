@@ -1,5 +1,6 @@
-//! No store: durable writes of one page each, in turn over a file whose blocks are filled, by the
-//! drivers that stores use. What it does is the most that a log of single records could.
+//! No store: durable writes of one page each, in turn over a file whose blocks are filled, and
+//! reads of single pages of it, by the drivers that stores use. What it does is the most that a log
+//! of single records could, and the least that a read of a block takes.
 //!
 //! ```text
 //!   device@fast+driver=direct+durable=flag    the write itself is durable (RWF_DSYNC)
@@ -18,6 +19,7 @@ use thermocline_device::{
     Buffer, Completion, Driver, DriverSpec, Handle, Operation, Queue, Request,
 };
 use thermocline_foundation::SystemClock;
+use thermocline_foundation::random::mix;
 
 /// See the module's header.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +37,7 @@ const FILL_PAGES: u64 = 256;
 const DEPTH_MAX: usize = 1024;
 
 const OPTIONS: [(&str, &str); 2] = [
-    ("driver", "posix, direct or emulated-PROFILE; else by --direct"),
+    ("driver", "posix, direct or emulated-PROFILE, with a way to wait behind it; else by --direct"),
     ("durable", "how a write is made so: flag (default), or sync after it"),
 ];
 
@@ -57,7 +59,7 @@ impl EngineKind for Device {
     }
 
     fn about(&self) -> String {
-        "durable writes of single pages by a driver, without a store".to_owned()
+        "durable writes and reads of single pages by a driver, without a store".to_owned()
     }
 
     fn needs(&self) -> Needs {
@@ -114,8 +116,15 @@ impl Pages {
 }
 
 impl Store for Pages {
-    fn get(&self, _: &[u8], value: &mut Vec<u8>) -> Outcome<bool> {
+    fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Outcome<bool> {
         value.clear();
+        let digest = key.iter().fold(0, |digest, byte| mix(digest ^ u64::from(*byte)));
+        let offset = digest % PAGES * PAGE_BYTES as u64;
+        let buffer = Buffer::for_read(PAGE_BYTES);
+        let bytes = self.driver.execute(&self.file, Operation::Read { offset, buffer }).result?;
+        if bytes < PAGE_BYTES {
+            return Err(format!("{bytes} bytes of the page at {offset} of {FILE}").into());
+        }
         Ok(true)
     }
 
@@ -239,6 +248,7 @@ mod tests {
         }
         drop(flying);
         store.put(b"key", b"value").unwrap();
+        assert!(store.get(b"another", &mut Vec::new()).unwrap(), "a page for any key");
         store.close().unwrap();
         let store = DEVICE.open(&options(scratch.path(), "sync")).unwrap();
         store.put(b"key", b"value").unwrap();

@@ -8,27 +8,32 @@
 use super::hybrid::choose;
 use crate::Outcome;
 use crate::store::OpenOptions;
-use thermocline::{Admission, ByteSize, Eviction, FastCacheSettings};
+use thermocline::{Admission, BlockLayout, ByteSize, CacheCapacity, Eviction, FastCacheSettings};
 
 const CAPACITY: &str = "fast-cache";
 const ADMISSION: &str = "fast-cache-admission";
 const EVICTION: &str = "fast-cache-eviction";
+const LAYOUT: &str = "fast-cache-layout";
 
 /// Names, with their values.
-pub const OPTIONS: [(&str, &str); 3] = [
-    (CAPACITY, "bytes of the fast tier for copies of the slow tier's blocks; default 0: none"),
+pub const OPTIONS: [(&str, &str); 4] = [
+    (
+        CAPACITY,
+        "bytes of the fast tier for copies of the slow tier's blocks, or auto; default 0: none",
+    ),
     (ADMISSION, "simulated_lru (default), always, second_access or frequency"),
     (EVICTION, "fifo_reinsert (default), fifo or file_lru"),
+    (LAYOUT, "packed (default), or padded: a block touches no more pages than it must"),
 ];
 
 /// What the label's options come to.
 pub fn settings(options: &OpenOptions) -> Outcome<FastCacheSettings> {
     let mut settings = FastCacheSettings {
-        capacity: options.parsed(CAPACITY)?.unwrap_or(ByteSize(0)),
+        capacity: options.parsed(CAPACITY)?.unwrap_or(CacheCapacity::Bytes(ByteSize(0))),
         ..FastCacheSettings::default()
     };
-    for name in [ADMISSION, EVICTION] {
-        if settings.capacity.0 == 0 && options.option(name).is_some() {
+    for name in [ADMISSION, EVICTION, LAYOUT] {
+        if !settings.capacity.is_on() && options.option(name).is_some() {
             return Err(format!("option {name} needs a cache: +{CAPACITY}=SIZE").into());
         }
     }
@@ -45,5 +50,7 @@ pub fn settings(options: &OpenOptions) -> Outcome<FastCacheSettings> {
         ("file_lru", Eviction::FileLru),
     ];
     choose(options, EVICTION, &evictions, &mut settings.eviction)?;
+    let layouts = [("packed", BlockLayout::Packed), ("padded", BlockLayout::Padded)];
+    choose(options, LAYOUT, &layouts, &mut settings.layout)?;
     Ok(settings)
 }

@@ -530,12 +530,13 @@ mod tests {
 
     #[test]
     fn a_label_has_a_cache_of_blocks_and_says_how_it_chooses() {
-        use thermocline::{Admission, Eviction};
-        assert_eq!(settings("thermocline-leveled@tiers").unwrap().fast_cache.capacity.0, 0);
+        use thermocline::{Admission, BlockLayout, Eviction};
+        assert!(!settings("thermocline-leveled@tiers").unwrap().fast_cache.capacity.is_on());
         let label = "thermocline-leveled@tiers+fast-cache=32MiB+fast-cache-admission=frequency\
-                     +fast-cache-eviction=file_lru";
+                     +fast-cache-eviction=file_lru+fast-cache-layout=padded";
         let cache = settings(label).unwrap().fast_cache;
-        assert_eq!(cache.capacity, ByteSize::mib(32));
+        assert_eq!(cache.capacity, ByteSize::mib(32).into());
+        assert_eq!(cache.layout, BlockLayout::Padded);
         assert_eq!((cache.admission, cache.eviction), (Admission::Frequency, Eviction::FileLru));
         let without = "thermocline-leveled@tiers+fast-cache-admission=always";
         let refused = settings(without).unwrap_err().to_string();

@@ -5,19 +5,17 @@
 
 use super::Sizes;
 use super::rows::{Group, HITS, Labels, Row};
-use crate::cell::{Cell, MARK, Message, Purpose};
+use crate::cell::Cell;
 use crate::results::Measured;
 use crate::rows::Stand;
 use crate::store::TierSpace;
 use crate::{Failure, Outcome, files};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use thermocline_device::drivers::{DriverSpec, Profile};
+use thermocline_device::drivers::{DriverSpec, Profile, Waiting};
 use thermocline_device::profile::{Effort, Subject, measure as measured};
 use thermocline_device::{FillFirst, Names, SystemDevices, TierProfile};
 use thermocline_foundation::{ByteSize, Clock, SystemClock, threads};
@@ -85,7 +83,7 @@ impl<'a> Drill<'a> {
 
     /// What emulated persistent memory does with writers, on this machine.
     fn curve(&self) -> Outcome<TierProfile> {
-        let emulated = DriverSpec::Emulated(Profile::DcpmmTenth);
+        let emulated = DriverSpec::Emulated(Profile::DcpmmTenth, Waiting::Interrupt);
         let driver = emulated.open(&self.fast, Arc::clone(&self.clock))?;
         let subject = Subject { buffered: Arc::clone(&driver), direct: Some(driver) };
         Ok(measured(&subject, EFFORT, &self.clock, &mut |_| {})?.tier_profile())
@@ -113,64 +111,33 @@ impl<'a> Drill<'a> {
         Labels::new(self.sizes).keigo()
     }
 
-    fn start(&self, cell: &Cell) -> Outcome<Child> {
-        let arguments = ["cell".to_owned(), "--json".to_owned(), serde_json::to_string(cell)?];
-        let mut command = self.stand.launcher.command(self.stand.program, &arguments, cell)?;
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-        command.spawn().map_err(|error| format!("cannot start a cell: {error}").into())
-    }
-
-    /// Runs a cell to its end.
-    fn finish(&self, mut child: Child, cell: &Cell) -> Outcome<Measured> {
-        let output = child.stdout.take().ok_or("the cell has no standard output")?;
-        let lines = BufReader::new(output).lines().map_while(Result::ok);
-        let said =
-            lines.filter_map(|line| serde_json::from_str::<Message>(line.strip_prefix(MARK)?).ok());
-        let last = said.filter(|message| !matches!(message, Message::Progress { .. })).last();
-        let status = child.wait()?;
-        self.stand.launcher.ended(cell)?;
-        match last {
-            Some(Message::Measured(measured)) => Ok(*measured),
-            Some(Message::Failed(reason)) => Err(reason.into()),
-            _ => Err(format!("the process ended with {status}").into()),
-        }
-    }
-
-    fn run(&self, cell: &Cell) -> Outcome<Measured> {
-        self.finish(self.start(cell)?, cell)
-    }
-
-    fn load(&self, cell: &Cell) -> Outcome<()> {
-        self.run(&Cell { purpose: Purpose::Load, ..cell.clone() }).map(drop)
-    }
-
     /// Share of reads from the fast tier in the first seconds after a kill, over that before it.
     fn restart(&self) -> Outcome<f64> {
         let cell = Cell { seconds: Some(ASKED_S), ..self.cell(&self.keigo(), "ycsb-c") };
-        self.load(&cell)?;
+        self.stand.load(&cell)?;
         let warm = Cell { warm_up_seconds: Some(WARM_UP_S), ..cell.clone() };
-        let before = hits(&self.run(&warm)?)?;
+        let before = hits(&self.stand.run(&warm)?)?;
         let lasting = Cell { seconds: Some(600.0), ..cell.clone() };
-        let mut killed = self.start(&lasting)?;
+        let mut killed = self.stand.start(&lasting)?;
         self.clock.sleep(KILLED_AFTER);
         killed.kill()?;
         killed.wait()?;
         self.stand.launcher.ended(&lasting)?;
-        let after = hits(&self.run(&Cell { warm_up_seconds: None, ..cell })?)?;
+        let after = hits(&self.stand.run(&Cell { warm_up_seconds: None, ..cell })?)?;
         Ok(after / before)
     }
 
     /// 1 where writers hear nothing of a fast device that another program fills.
     fn full(&self) -> Outcome<f64> {
         let cell = Cell { seconds: Some(ASKED_S), ..self.cell(&self.keigo(), "ycsb-a") };
-        self.load(&cell)?;
-        let child = self.start(&cell)?;
+        self.stand.load(&cell)?;
+        let child = self.stand.start(&cell)?;
         let (clock, path) = (Arc::clone(&self.clock), self.fast.join("of-another-program"));
         let filler = threads::spawn("bench-filler", move || {
             clock.sleep(FILLED_AFTER);
             fill(&path)
         })?;
-        let ran = self.finish(child, &cell);
+        let ran = self.stand.finish(child, &cell);
         filler.join().map_err(|_| "the filling broke off")??;
         let heard = |failure| format!("FAILED, the host heard of the full device: {failure}");
         ran.map(|_| 1.0).map_err(|failure| heard(failure).into())
@@ -180,7 +147,7 @@ impl<'a> Drill<'a> {
     fn adopt(&self) -> Outcome<f64> {
         let all = self.sizes.mib(400);
         let more = format!("+placement=fill_first+fast-size={all}MiB");
-        self.load(&self.cell(&Labels::new(self.sizes).tiered(&more), "ycsb-c"))?;
+        self.stand.load(&self.cell(&Labels::new(self.sizes).tiered(&more), "ycsb-c"))?;
         let since = |begin: u64| (self.clock.now_ns() - begin) as f64;
         let begin = self.clock.now_ns();
         let copied = files::copy(&self.fast.join("app"), &self.slow.join("copy"))?;

@@ -8,7 +8,8 @@
 //!   N    as S                  a fifth of the data:   all tables
 //!                              logs and the cache
 //!
-//!   rows     names, points, goals       mod      sizes, and the cell of each group
+//!   rows     names, points, goals       mod         sizes, and the cell of each group
+//!   dictionary  bytes of tables         restart     hits after a restart
 //! ```
 //! Labels name their memory, so the three take turns in one run. Reads and writes go past the page
 //! cache, blocks are compressed with zstd, and a LinkBench row has as many of its small records as
@@ -16,16 +17,20 @@
 //!
 //! Invariant: sizes follow from the number of records, never from the engine.
 
+mod dictionary;
+mod restart;
 mod rows;
 
 use crate::Outcome;
 use crate::cell::Cell;
 use crate::command::arguments::example_cell;
 use crate::rows::{
-    Context, Devices, Figure, Found, Lengths, Outcomes, RowArguments, Ways, asked, parse_seconds,
+    Context, Devices, Figure, Found, Lengths, Outcomes, RowArguments, Stand, Ways, asked,
+    parse_seconds,
 };
 use crate::summary::Spread;
 use rows::{Group, PAPER, READS, Row};
+use std::path::PathBuf;
 use thermocline_foundation::ByteSize;
 
 /// Bytes of a record with its key.
@@ -42,6 +47,8 @@ const LARGE_OVER_SMALL: u64 = 6;
 const DATA_OVER_FAST: u64 = 5;
 /// Less memory no engine is given.
 const SMALL_MIB_MIN: u64 = 8;
+/// Records of a device without a store, which keeps none: any key is a page.
+const PAGE_RECORDS: u64 = 10_000;
 /// Of S's throughput, the load at which latencies are measured.
 const RATE_SHARE: f64 = 0.7;
 
@@ -55,19 +62,24 @@ const QUICK: Lengths = Lengths { rounds: 1, records: 600_000, seconds: 2.0 };
 Examples:
   thermocline-bench mynvm --quick --figure 25 --workload ycsb-c
   thermocline-bench mynvm --figure 25 --records 6m --seconds 30 --warm-up-seconds 150
+  thermocline-bench mynvm --figure 17 --text words.txt
   thermocline-bench mynvm --figure 18,19 --ours table-size=2MiB
+  thermocline-bench mynvm --figure 21 --seconds 2 --warm-up-seconds 0.5
   thermocline-bench mynvm --row 25/linkbench --json > rows.json
 
 There are 2 rounds of 600k records, 20 seconds to warm up and 8 measured; with --quick 1 round, 6
 and 2 seconds.
 Each row ends in a line `ratio ROW VALUE`. A row that is missed is no failure of the run.")]
 pub struct MynvmArguments {
-    /// Figures: 1, 18, 19, 24, 25, cost; all where none is named
+    /// Figures: 1, 9, 11, 15, 17, 18, 19, 21, 24, 25, auto, restart, cost; all where none is named
     #[arg(long, value_delimiter = ',', value_parser = |name: &str| PAPER.figure(name))]
     pub figure: Vec<Figure>,
-    /// Rows on these workloads alone: ycsb-c, ycsb-b, linkbench, ycsb-c/uniform
+    /// Rows on these workloads alone: ycsb-a, -b, -c, -e, linkbench, ycsb-c/uniform
     #[arg(long, value_delimiter = ',')]
     pub workload: Vec<String>,
+    /// The text of figure 17, which is cut into records at its line ends
+    #[arg(long, value_name = "FILE")]
+    pub text: Option<PathBuf>,
     /// Seconds before each row which are not measured
     #[arg(long, value_parser = parse_seconds)]
     pub warm_up_seconds: Option<f64>,
@@ -125,6 +137,7 @@ impl Sizes {
             records: match group {
                 Group::Graph => self.data_bytes() / GRAPH_RECORD_BYTES,
                 Group::Work | Group::Rate => self.records,
+                Group::Wait => PAGE_RECORDS,
             },
             seed,
             threads: 8,
@@ -150,19 +163,17 @@ pub fn run(
     let cell = |group, found: &Found<Group>| {
         let cell = sizes.cell(group, arguments.rows.seed);
         match group {
-            Group::Work | Group::Graph => Ok(cell),
+            Group::Work | Group::Graph | Group::Wait => Ok(cell),
             Group::Rate => Ok(Cell { rate: Some(due(&sizes, found)?), ..cell }),
         }
     };
-    crate::rows::run(
-        &PAPER,
-        &arguments.rows,
-        rows,
-        sizes.devices(),
-        &Ways::cells(&cell),
-        context,
-        say,
-    )
+    let text = arguments.text.as_deref();
+    let drill = |row: &Row, stand: &Stand<'_>| match row.figure.name {
+        "restart" => restart::hits(stand, &sizes, arguments.rows.seed),
+        _ => dictionary::share(&row.name, text, stand.slow),
+    };
+    let ways = Ways { cell: &cell, drill: Some(&drill) };
+    crate::rows::run(&PAPER, &arguments.rows, rows, sizes.devices(), &ways, context, say)
 }
 
 /// The rows by figure, workload and name.
@@ -171,7 +182,8 @@ fn chosen(arguments: &MynvmArguments, sizes: &Sizes) -> Outcome<Vec<Row>> {
     let figures = if named.is_empty() { PAPER.figures } else { named };
     let mut rows = rows::rows(figures, sizes);
     if !arguments.workload.is_empty() {
-        rows.retain(|row| row.over.iter().all(|p| arguments.workload.contains(&p.workload)));
+        let is_on = |row: &Row| row.over.iter().all(|p| arguments.workload.contains(&p.workload));
+        rows.retain(|row| !row.over.is_empty() && is_on(row));
         if rows.is_empty() {
             let words = arguments.workload.join(", ");
             return Err(format!("no row of these figures is on {words}").into());
@@ -232,9 +244,13 @@ mod tests {
         let expected =
             ["25/ycsb-c/n-to-l", "25/ycsb-c/n-to-s", "25/ycsb-c/resident", "25/ycsb-c/rocksdb"];
         assert_eq!(on_ycsb_c, expected);
+        assert_eq!(
+            names(&["--figure", "17", "--row", "17/text"]).unwrap(),
+            ["17/text", "17/text/alone"]
+        );
         assert_eq!(names(&["--row", "19/eviction/file"]).unwrap(), ["19/eviction/file_lru"]);
-        let error = names(&["--workload", "ycsb-e"]).unwrap_err().to_string();
-        assert!(error.contains("on ycsb-e"), "{error}");
+        let error = names(&["--workload", "ycsb-d"]).unwrap_err().to_string();
+        assert!(error.contains("on ycsb-d"), "{error}");
     }
 
     #[test]

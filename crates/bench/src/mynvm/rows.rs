@@ -8,6 +8,7 @@
 //! Goals are of the rig with six million records.
 
 use super::Sizes;
+use super::dictionary::{ALONE, DATA};
 use crate::results::{Latency, Measured};
 use crate::rows::{self, Figure, Measure, PROCESSOR, Paper, THROUGHPUT, Value, point, points};
 
@@ -17,10 +18,17 @@ pub const PAPER: Paper = Paper {
     title: "MyNVM",
     figures: &[
         Figure { name: "1", title: "Latency at a fixed load" },
+        Figure { name: "9", title: "Bytes read of the slow tier, by the size of blocks" },
+        Figure { name: "11", title: "Reads of the slow tier, by the size of blocks" },
+        Figure { name: "15", title: "Blocks in the cache packed, or aligned to pages" },
+        Figure { name: "17", title: "Bytes of small blocks with a dictionary of each table" },
         Figure { name: "18", title: "Bytes written into the cache, by admission" },
         Figure { name: "19", title: "Hit rate of the cache, by admission and eviction" },
+        Figure { name: "21", title: "Ways to wait for a fast device" },
         Figure { name: "24", title: "Memory for a cached block" },
         Figure { name: "25", title: "Large memory, small memory, and a cache" },
+        Figure { name: "auto", title: "A cache of what the levels leave" },
+        Figure { name: "restart", title: "Hit rate after a restart" },
         Figure { name: "cost", title: "What the cache costs where nothing comes back" },
     ],
     emulated: true,
@@ -42,6 +50,8 @@ pub enum Group {
     Graph,
     /// At a rate that follows from what small memory reached.
     Rate,
+    /// Single pages of a device, without a store.
+    Wait,
 }
 
 /// A row of this paper.
@@ -61,7 +71,7 @@ const WRITTEN: Measure = Measure {
     },
 };
 /// Of the blocks that memory lacked.
-const HITS: Measure = Measure {
+pub const HITS: Measure = Measure {
     unit: "% hits",
     is_cost: false,
     of: |measured| {
@@ -89,6 +99,37 @@ const P99: Measure = Measure {
     of: |measured| from_due(measured).map(|latency| latency.p99_us),
 };
 
+const READ_MEAN: Measure = Measure {
+    unit: "mean us a read",
+    is_cost: true,
+    of: |measured| measured.latency.get("all").map(|latency| latency.mean_us),
+};
+const READ_P99: Measure = Measure {
+    unit: "p99 us a read",
+    is_cost: true,
+    of: |measured| measured.latency.get("all").map(|latency| latency.p99_us),
+};
+
+const SLOW_READS: Measure =
+    Measure { unit: "slow reads/op", is_cost: true, of: |measured| measured.slow_reads_per_op };
+
+const SLOW_BYTES: Measure = Measure {
+    unit: "slow B read/op",
+    is_cost: true,
+    of: |measured| {
+        let slow = measured.traffic.tiers.last()?;
+        Some(slow.read_bytes as f64 / measured.operations.max(1) as f64)
+    },
+};
+const FAST_BYTES: Measure = Measure {
+    unit: "fast B read/op",
+    is_cost: true,
+    of: |measured| {
+        let fast = measured.traffic.tiers.first()?;
+        Some(fast.read_bytes as f64 / measured.operations.max(1) as f64)
+    },
+};
+
 /// From the moment at which operations were due: what waits behind a slow one counts.
 fn from_due(measured: &Measured) -> Option<&Latency> {
     measured.latency_from_due.get("all")
@@ -105,7 +146,7 @@ pub fn small(sizes: &Sizes) -> String {
 }
 
 /// Small memory and the cache, for which the ledger grants what logs leave of the fast tier.
-fn cached(sizes: &Sizes) -> String {
+pub fn cached(sizes: &Sizes) -> String {
     format!(
         "thermocline-leveled@tiers+compression=zstd+memory={}MiB+placement=log_only\
          +fast-cache={}MiB",
@@ -138,18 +179,31 @@ fn alone(name: &str, engine: &str, measure: Measure) -> Row {
     Row { value: Value::Itself, ..row.of(measure) }
 }
 
+/// A row that no cell measures.
+fn drill(name: &str, unit: &'static str) -> Row {
+    let measure = Measure { unit, is_cost: false, of: |_| None };
+    let row = Row::in_paper(&PAPER, Group::Work, name, Vec::new(), Vec::new());
+    Row { value: Value::Itself, ..row.of(measure) }
+}
+
 /// The rows of `figures`.
 pub fn rows(figures: &[Figure], sizes: &Sizes) -> Vec<Row> {
     let all = [
         latencies(sizes),
+        blocks(sizes),
+        layouts(sizes),
+        dictionaries(),
         admissions(sizes),
         evictions(sizes),
+        waits(),
+        rests(sizes),
         vec![
             alone("24/bytes-a-block", &cached(sizes), BLOCK_MEMORY).at_most(28.0, 20.0),
             against("cost/uniform", sizes, &small(sizes), UNIFORM).at_least(0.98, 1.0),
             against("cost/uniform/processor", sizes, &small(sizes), UNIFORM).of(PROCESSOR),
         ],
         set_ups(sizes),
+        vec![drill("restart/hits", "of the rate before").at_least(0.9, 0.97)],
     ];
     all.into_iter().flatten().filter(|row| figures.contains(&row.figure)).collect()
 }
@@ -208,6 +262,99 @@ fn evictions(sizes: &Sizes) -> Vec<Row> {
     policies.map(row).to_vec()
 }
 
+/// Figures 9 and 11: small blocks over those of 16 KiB, without a cache. Indexes are partitioned.
+fn blocks(sizes: &Sizes) -> Vec<Row> {
+    let of = |kib: u32| format!("{}+block-size={kib}KiB", small(sizes));
+    let both = |kib| {
+        let row = |figure: &str, measure| {
+            let (over, under) = (point(&of(kib), READS), point(&of(16), READS));
+            let name = format!("{figure}/{kib}-KiB");
+            Row::in_paper(&PAPER, Group::Work, &name, over, under).of(measure)
+        };
+        [row("9/bytes", SLOW_BYTES), row("11/slow-reads", SLOW_READS)]
+    };
+    [4, 6].into_iter().flat_map(both).collect()
+}
+
+/// Figure 15: copies aligned to pages, as the paper has them, over copies one behind the other.
+fn layouts(sizes: &Sizes) -> Vec<Row> {
+    let (padded, packed) = (format!("{}+fast-cache-layout=padded", cached(sizes)), cached(sizes));
+    let row = |name: &str, measure| {
+        let (over, under) = (point(&padded, READS), point(&packed, READS));
+        Row::in_paper(&PAPER, Group::Work, name, over, under).of(measure)
+    };
+    vec![
+        Row { value: Value::Difference, ..row("15/hits", HITS) },
+        row("15/slow-reads", SLOW_READS),
+        row("15/fast-bytes", FAST_BYTES),
+        row("15/throughput", THROUGHPUT),
+    ]
+}
+
+/// Figure 17: small blocks over large ones without dictionaries: with them, and alone.
+fn dictionaries() -> Vec<Row> {
+    let both = |data| {
+        let name = format!("17/{data}");
+        let row = |name: &str| drill(name, "of its bytes");
+        [row(&name).at_most(1.015, 1.0), row(&format!("{name}{ALONE}"))]
+    };
+    DATA.into_iter().flat_map(both).collect()
+}
+
+/// Figure 21: pages of a device as fast as Optane, and of a usual drive, waited for in each way over
+/// being told.
+fn waits() -> Vec<Row> {
+    let measures = [("mean", READ_MEAN), ("p99", READ_P99), ("processor", PROCESSOR)];
+    let of = |prefix: &str, profile: &str, threads: u32| {
+        let device = format!("device@fast+driver=emulated-{profile}");
+        let workload = format!("{UNIFORM}/threads-{threads}");
+        let told = point(&device, &workload);
+        let mut rows = Vec::new();
+        for (name, measure) in measures {
+            let row = |way: &str, over, under| {
+                let name = format!("{prefix}/{name}/{way}/{threads}");
+                Row::in_paper(&PAPER, Group::Wait, &name, over, under).of(measure)
+            };
+            let itself = row("interrupt", told.clone(), Vec::new());
+            rows.push(Row { value: Value::Itself, ..itself });
+            rows.extend(["poll", "fixed-5us", "dynamic-50"].map(|way| {
+                let asked = point(&format!("{device}-{way}"), &workload);
+                let row = row(way, asked, told.clone());
+                match (prefix, name, way) {
+                    ("21", "mean", "poll") => row.at_most(1.0, 0.85),
+                    _ => row,
+                }
+            }));
+        }
+        rows
+    };
+    let devices = [("21", "optane-p5800x"), ("21/tlc", "tlc-nvme")];
+    let all = devices.into_iter().flat_map(|device| [1, 2, 4, 8, 16].map(|n| (device, n)));
+    all.flat_map(|((prefix, profile), threads)| of(prefix, profile, threads)).collect()
+}
+
+/// What the levels leave of the fast tier is the cache's, over a cache of half of the tier and over
+/// tables of the next level (guests).
+fn rests(sizes: &Sizes) -> Vec<Row> {
+    let (memory, fast) = (sizes.small_mib(), sizes.fast_mib());
+    let guests = format!("thermocline-leveled@tiers+compression=zstd+memory={memory}MiB");
+    let auto = format!("{guests}+fast-cache=auto");
+    let half = format!("{guests}+fast-cache={}MiB", (fast / 2).max(1));
+    let of = |workload: &str| {
+        let row = |name: &str, engine: &str, other: &str| {
+            let (over, under) = (point(engine, workload), point(other, workload));
+            Row::in_paper(&PAPER, Group::Work, &format!("auto/{workload}/{name}"), over, under)
+        };
+        [
+            row("guests", &auto, &guests).at_least(0.97, 1.0),
+            row("fixed", &auto, &half),
+            row("slow-reads/guests", &auto, &guests).of(SLOW_READS),
+            row("slow-reads/fixed", &auto, &half).of(SLOW_READS),
+        ]
+    };
+    ["ycsb-a", "ycsb-b", READS, "ycsb-e"].into_iter().flat_map(of).collect()
+}
+
 /// Figure 25.
 fn set_ups(sizes: &Sizes) -> Vec<Row> {
     let (large, small) = (large(sizes), small(sizes));
@@ -263,6 +410,11 @@ mod tests {
         assert_eq!(goal("18/writes/simulated_lru"), Goal::AtMost(1.0 / 3.0, 0.25));
         assert_eq!(goal("19/hits/simulated_lru"), Goal::AtLeast(-2.0, 0.0));
         assert_eq!(goal("19/hits/frequency"), Goal::None);
+        assert_eq!(goal("17/linkbench"), Goal::AtMost(1.015, 1.0));
+        assert_eq!(goal("21/mean/poll/8"), Goal::AtMost(1.0, 0.85));
+        assert_eq!(goal("21/processor/dynamic-50/16"), Goal::None);
+        assert_eq!(goal("21/tlc/mean/poll/8"), Goal::None);
+        assert_eq!(goal("auto/ycsb-e/guests"), Goal::AtLeast(0.97, 1.0));
         assert_eq!(goal("24/bytes-a-block"), Goal::AtMost(28.0, 20.0));
         assert_eq!(goal("cost/uniform"), Goal::AtLeast(0.98, 1.0));
     }

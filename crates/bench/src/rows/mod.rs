@@ -21,6 +21,7 @@ pub mod judged;
 mod place;
 pub mod report;
 mod run;
+mod stand;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -32,7 +33,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use thermocline_foundation::ByteSize;
 
-pub use run::{Context, Devices, Drill, MakeCell, Stand, Ways, run};
+pub use run::{Context, Devices, Drill, MakeCell, Ways, run};
+pub use stand::Stand;
 
 /// What ratios are against where nothing else is said.
 pub const ROCKSDB: &str = "rocksdb@fast";

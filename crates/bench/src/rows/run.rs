@@ -3,10 +3,11 @@
 use super::judged::{Judged, judge_in};
 use super::place::Place;
 use super::report::{self, Sheet};
+use super::stand::Stand;
 use super::{Found, Missing, Outcomes, Paper, ROCKSDB, Row, RowArguments, is_ours};
 use crate::Outcome;
 use crate::cell::Cell;
-use crate::plan::{Launcher, Run};
+use crate::plan::Run;
 use crate::store::EngineKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -30,19 +31,6 @@ pub type Context<'a> = (&'a [&'a dyn EngineKind], &'a Path, u64);
 /// Makes the cell that all of a group are made from, out of what the groups before it came to, or
 /// says why there is none.
 pub type MakeCell<'a, G> = dyn Fn(G, &Found<G>) -> Result<Cell, String> + 'a;
-
-/// Where a row that no cell measures is measured.
-#[allow(missing_debug_implementations, reason = "a launcher has none")]
-pub struct Stand<'a> {
-    /// The fast directory.
-    pub fast: &'a Path,
-    /// The slow one.
-    pub slow: &'a Path,
-    /// What is put around processes.
-    pub launcher: &'a dyn Launcher,
-    /// The program that runs cells.
-    pub program: &'a Path,
-}
 
 /// Measures a row that has no points: a sequence of processes, or no process at all.
 pub type Drill<'a, G> = dyn Fn(&Row<G>, &Stand<'_>) -> Outcome<f64> + 'a;
@@ -99,7 +87,10 @@ pub fn run<G: Copy + Ord + Debug>(
         found.insert(group, run.execute(engines, program, &*place.launcher, started_s, say)?);
     }
     let no_rig = place.no_rig.clone();
-    let drilled = drilled(&rows, ways, &place, program, say);
+    let emulated = no_rig.as_ref().filter(|_| paper.emulated).map(|_| paper.profile);
+    let (fast, slow, launcher) = (&*place.fast.path, &*place.slow.path, &*place.launcher);
+    let stand = Stand { fast, slow, emulated, launcher, program };
+    let drilled = drilled(&rows, ways, &stand, say);
     place.taken_down()?;
     let judged = |row: &Row<G>| match drilled.get(&row.name) {
         Some(value) => Judged::of_drill(row, value.clone()),
@@ -122,16 +113,13 @@ pub fn run<G: Copy + Ord + Debug>(
 fn drilled<G>(
     rows: &[Row<G>],
     ways: &Ways<'_, G>,
-    place: &Place,
-    program: &Path,
+    stand: &Stand<'_>,
     say: &mut dyn FnMut(&str),
 ) -> BTreeMap<String, Result<f64, String>> {
-    let (fast, slow) = (&*place.fast.path, &*place.slow.path);
-    let stand = Stand { fast, slow, launcher: &*place.launcher, program };
     let mut values = BTreeMap::new();
     for row in rows.iter().filter(|row| row.over.is_empty() && row.parts.is_empty()) {
         let value = match ways.drill {
-            Some(drill) => drill(row, &stand).map_err(|failure| failure.to_string()),
+            Some(drill) => drill(row, stand).map_err(|failure| failure.to_string()),
             None => Err("nothing measures it".to_owned()),
         };
         match &value {
@@ -153,7 +141,9 @@ fn emulated<G: Copy + Ord>(
     for row in rows.iter_mut().flat_map(Row::leaves_mut) {
         let group = row.group;
         for point in row.points_mut() {
-            if is_ours(&point.engine) {
+            if point.engine.split('+').next().is_some_and(|name| name.ends_with("@fast")) {
+                // It has no slow device.
+            } else if is_ours(&point.engine) {
                 let driver = format!("slow-driver=emulated-{}", paper.profile);
                 point.engine = super::with(&point.engine, &driver);
             } else {
@@ -290,5 +280,9 @@ mod tests {
         assert_eq!(rows[0].over[0].engine, "thermocline-leveled@slow+slow-driver=emulated-gp3");
         let reason = &missing[&(0, rows[0].under[0].clone())];
         assert!(reason.ends_with("no root"), "{reason}");
+        let (mut rows, mut missing) =
+            ([row("a/two", "device@fast", "rocksdb@fast")], BTreeMap::new());
+        emulated(&PAPER, &mut rows, "no root", &mut missing);
+        assert_eq!((rows[0].over[0].engine.as_str(), missing.len()), ("device@fast", 0));
     }
 }

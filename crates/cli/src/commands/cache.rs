@@ -7,7 +7,7 @@ use crate::output::Output;
 use crate::table::Table;
 use crate::{store, text};
 use serde::Serialize;
-use thermocline::{FastCacheSettings, FastCacheStats, Stats};
+use thermocline::{CacheCapacity, FastCacheSettings, FastCacheStats, Stats};
 use thermocline_foundation::ByteSize;
 
 /// Shows the cache, empties it, or gives it another size.
@@ -45,9 +45,9 @@ fn show(database: &Database, json: bool) -> Result<()> {
     }
     figures.origin().iter().try_for_each(|origin| output.line(origin))?;
     let mut table = Table::new(&["cache of blocks on the fast tier", ">amount"]);
-    let capacity = match settings.capacity.0 {
-        0 => "off".to_owned(),
-        _ => settings.capacity.to_string(),
+    let capacity = match settings.capacity {
+        capacity if capacity.is_on() => capacity.to_string(),
+        _ => "off".to_owned(),
     };
     table.row(["capacity, as set".to_owned(), capacity]);
     table.row(["files".to_owned(), ByteSize(file_bytes(stats)).to_string()]);
@@ -97,18 +97,24 @@ fn clear(database: &Database) -> Result<()> {
     output.finish()
 }
 
-fn resize(database: &Database, size: ByteSize) -> Result<()> {
-    let db = store::open_resized(database, size)?;
-    let capacity = db.stats().fast_cache.map_or(0, |cache| cache.capacity_bytes);
+fn resize(database: &Database, capacity: CacheCapacity) -> Result<()> {
+    let db = store::open_resized(database, capacity)?;
+    let given = db.stats().fast_cache.map_or(0, |cache| cache.capacity_bytes);
     db.close()?;
     let mut output = Output::new();
-    output.line(match (size.0, capacity) {
-        (0, _) => "the cache of blocks is off".to_owned(),
-        (_, 0) => format!("{size} is set, but tier 0 leaves a cache of blocks no room"),
-        (set, given) if given < set => {
-            format!("the cache of blocks is set to {size}; tier 0 leaves it {}", ByteSize(given))
+    output.line(match (capacity, given) {
+        (capacity, _) if !capacity.is_on() => "the cache of blocks is off".to_owned(),
+        (_, 0) => format!("{capacity} is set, but tier 0 leaves a cache of blocks no room"),
+        (CacheCapacity::Auto, _) => format!(
+            "the cache of blocks takes what the levels of tier 0 leave of {}",
+            ByteSize(given)
+        ),
+        (CacheCapacity::Bytes(set), given) if given < set.0 => {
+            format!("the cache of blocks is set to {set}; tier 0 leaves it {}", ByteSize(given))
         }
-        _ => format!("the cache of blocks may take {size} of tier 0"),
+        (CacheCapacity::Bytes(size), _) => {
+            format!("the cache of blocks may take {size} of tier 0")
+        }
     })?;
     output.finish()
 }

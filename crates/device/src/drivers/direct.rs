@@ -2,8 +2,9 @@
 //!
 //! The store keeps its own caches, so a second copy in the page cache is memory lost, and the
 //! kernel's write-back would decide when the device is busy. A blocking request is one `pread`,
-//! `pwrite` or `fdatasync`; a queue is a ring (`ring.rs`), or the driver's threads (`pool.rs`)
-//! where the kernel or its configuration refuses rings. Both are found out once, at open.
+//! `pwrite` or `fdatasync`, or goes through a ring where callers ask for completions
+//! (`waiting.rs`); a queue is a ring (`ring.rs`), or the driver's threads (`pool.rs`) where the
+//! kernel or its configuration refuses rings. Both are found out once, at open.
 //!
 //! Completion of a direct write is not durability: the device's own cache still holds it until a
 //! sync, and the file's new length is only in memory. Mixing with buffered access to the same file
@@ -16,11 +17,12 @@
 use super::block_device;
 use super::disk::{self, Disk};
 use super::pool::{Pool, PoolQueue};
-use super::ring::{self, RingQueue};
+use super::ring::{self, Asking, RingQueue};
+use super::waiting::{Means, Waiting};
 use crate::buffer::{Buffer, PAGE_BYTES};
 use crate::driver::{
     Completion, DeviceCounts, DirectoryId, DirectoryLock, Driver, Entry, Handle, Operation, Queue,
-    Space,
+    Request, Space,
 };
 use crate::error::{Error, ErrorKind, Result};
 use rustix::fd::OwnedFd;
@@ -28,6 +30,8 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use std::path::Path;
 use std::sync::Arc;
+use thermocline_foundation::Clock;
+use thermocline_foundation::sync::Mutex;
 
 /// What to use for batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +49,9 @@ pub struct DirectDriver {
     disk: Disk,
     pool: Arc<Pool>,
     ring: bool,
+    asking: Option<Arc<Asking>>,
+    /// Rings of callers that ask, which have none at this moment.
+    idle: Mutex<Vec<RingQueue>>,
 }
 
 impl DirectDriver {
@@ -68,7 +75,38 @@ impl DirectDriver {
 
     fn over(disk: Disk, batches: Batches) -> Self {
         let ring = batches == Batches::Ring && ring::is_available();
-        Self { disk, pool: Arc::default(), ring }
+        Self { disk, pool: Arc::default(), ring, asking: None, idle: Mutex::default() }
+    }
+
+    /// Its callers wait in this way, by `clock`: all transfers go through rings then. Without rings
+    /// they wait until they are told.
+    pub fn waiting(mut self, waiting: Waiting, clock: Arc<dyn Clock>) -> Self {
+        let asks = waiting != Waiting::Interrupt && self.ring;
+        self.asking = asks.then(|| Arc::new(Asking { waiting, means: Means::default(), clock }));
+        self
+    }
+
+    /// A transfer through a ring, whose caller asks for its completion; the operation, where there
+    /// is no ring to be had.
+    fn ask(
+        &self,
+        file: &Handle,
+        operation: Operation,
+    ) -> std::result::Result<Completion, Operation> {
+        let Some(asking) = &self.asking else { return Err(operation) };
+        let idle = self.idle.lock().pop().filter(RingQueue::is_own);
+        let mut queue = match idle.map_or_else(|| RingQueue::new(1, Some(Arc::clone(asking))), Ok) {
+            Ok(queue) => queue,
+            Err(error) => {
+                tracing::debug!(%error, "no ring for a caller that asks");
+                return Err(operation);
+            }
+        };
+        queue.submit(&mut vec![Request { tag: 0, file: Arc::clone(file), operation }]);
+        let mut done = Vec::with_capacity(1);
+        queue.reap(1, &mut done);
+        self.idle.lock().push(queue);
+        Ok(done.pop().expect("a queue gives back what it was given (invariant 1 of `driver.rs`)"))
     }
 
     /// Whether batches go through io_uring.
@@ -197,7 +235,7 @@ impl Driver for DirectDriver {
 
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
         if self.ring {
-            match RingQueue::new(depth) {
+            match RingQueue::new(depth, self.asking.clone()) {
                 Ok(queue) => return Ok(Box::new(queue)),
                 // Memory or descriptors ran out since the probe; threads need neither.
                 Err(error) => tracing::debug!(%error, "no ring for a queue, using threads"),
@@ -207,7 +245,11 @@ impl Driver for DirectDriver {
     }
 
     fn execute(&self, file: &Handle, operation: Operation) -> Completion {
-        disk::execute(file, operation)
+        let asked = match operation {
+            Operation::Sync => Err(operation),
+            transfer => self.ask(file, transfer),
+        };
+        asked.unwrap_or_else(|operation| disk::execute(file, operation))
     }
 
     fn host_directory(&self) -> Option<&Path> {

@@ -18,6 +18,7 @@
 //! Threads: as the contract says; the device is one, however many queues there are.
 
 use super::model::{Access, DeviceModel, Position, Schedule};
+use super::waiting::{ASK_NS_MAX, Means, Waiting};
 use crate::driver::{
     Completion, DeviceCounts, DirectoryId, DirectoryLock, Driver, Entry, Handle, HostUse,
     Operation, Queue, Request, Space,
@@ -39,11 +40,21 @@ pub struct EmulatedDriver {
     text: String,
 }
 
-/// The modelled device and the clock it lives by.
+/// The modelled device, the clock it lives by, and how its callers wait.
 #[derive(Debug)]
 struct Device {
     schedule: Schedule,
     clock: Arc<dyn Clock>,
+    waiting: Waiting,
+    means: Means,
+}
+
+/// A request of so many bytes that was asked for and will be done.
+#[derive(Clone, Copy, Debug)]
+struct Booking {
+    asked_ns: u64,
+    due_ns: u64,
+    bytes: usize,
 }
 
 impl EmulatedDriver {
@@ -54,8 +65,20 @@ impl EmulatedDriver {
         model: DeviceModel,
         clock: Arc<dyn Clock>,
     ) -> Self {
+        Self::waiting(inner, device, model, clock, Waiting::Interrupt)
+    }
+
+    /// As [`EmulatedDriver::new`], whose callers wait in this way.
+    pub fn waiting(
+        inner: Arc<dyn Driver>,
+        device: &str,
+        model: DeviceModel,
+        clock: Arc<dyn Clock>,
+        waiting: Waiting,
+    ) -> Self {
         let text = format!("{} as {device}", inner.describe());
-        let device = Arc::new(Device { schedule: Schedule::new(model), clock });
+        let (schedule, means) = (Schedule::new(model), Means::default());
+        let device = Arc::new(Device { schedule, clock, waiting, means });
         Self { inner, device, text }
     }
 }
@@ -75,7 +98,7 @@ impl Device {
     }
 
     /// Books `operation` and says when it is done.
-    fn book(&self, file: &Handle, operation: &Operation) -> u64 {
+    fn book(&self, file: &Handle, operation: &Operation) -> Booking {
         // Handles are told apart by address: one that is reused only misjudges one disk seek.
         let position = |offset| Position { file: Arc::as_ptr(file).addr(), offset };
         let access = match operation {
@@ -88,7 +111,32 @@ impl Device {
             }
             Operation::Sync => Access::Sync,
         };
-        self.schedule.schedule(self.clock.now_ns(), access)
+        let (asked_ns, bytes) = (self.clock.now_ns(), operation.bytes());
+        Booking { asked_ns, due_ns: self.schedule.schedule(asked_ns, access), bytes }
+    }
+
+    /// Waits until the request is done, in the way that callers of this device wait.
+    fn wait_for(&self, booking: Booking) {
+        let Booking { asked_ns, due_ns, bytes } = booking;
+        let Some(pause_ns) = self.means.pause_ns(self.waiting, bytes) else {
+            return self.wait_until(due_ns);
+        };
+        let now_ns = self.clock.now_ns();
+        let ask_from_ns = asked_ns + pause_ns;
+        if ask_from_ns > now_ns {
+            sharpen_timer();
+            self.clock.sleep(Duration::from_nanos(ask_from_ns - now_ns));
+        }
+        let first_ns = self.clock.now_ns();
+        let (at_once, mut now_ns) = (first_ns >= due_ns, first_ns);
+        while now_ns < due_ns {
+            if now_ns - first_ns > ASK_NS_MAX {
+                return self.wait_until(due_ns);
+            }
+            self.clock.pause();
+            now_ns = self.clock.now_ns();
+        }
+        self.means.observe(bytes, now_ns - asked_ns, at_once);
     }
 
     fn wait_until(&self, due_ns: u64) {
@@ -105,7 +153,7 @@ impl Device {
 
 /// The kernel lets sleeps end up to 50 us late to save power, eight times the latency of the
 /// fastest profile. Each thread that waits asks for 1 us once; where that is refused it stays slow.
-fn sharpen_timer() {
+pub(super) fn sharpen_timer() {
     const SLACK_NS: Option<NonZeroU64> = NonZeroU64::new(1_000);
     thread_local!(static SHARP: Cell<bool> = const { Cell::new(false) });
     SHARP.with(|sharp| {
@@ -121,7 +169,7 @@ fn sharpen_timer() {
 #[derive(Debug)]
 struct Due {
     tag: u64,
-    due_ns: u64,
+    booking: Booking,
     /// Present once the wrapped queue has finished it.
     done: Option<Completion>,
 }
@@ -151,12 +199,12 @@ impl EmulatedQueue {
     /// Appends what is finished and due, the earliest first.
     fn release(&mut self, completions: &mut Vec<Completion>) -> usize {
         let now = self.device.clock.now_ns();
-        let ready = |due: &Due| due.due_ns <= now && due.done.is_some();
+        let ready = |due: &Due| due.booking.due_ns <= now && due.done.is_some();
         let mut numbers: Vec<(u64, u64)> = self
             .due
             .iter()
             .filter(|(_, due)| ready(due))
-            .map(|(number, due)| (due.due_ns, *number))
+            .map(|(number, due)| (due.booking.due_ns, *number))
             .collect();
         numbers.sort_unstable();
         let before = completions.len();
@@ -175,8 +223,8 @@ impl Queue for EmulatedQueue {
             let Request { tag, file, operation } = request;
             let number = self.next;
             self.next += 1;
-            let due_ns = self.device.book(&file, &operation);
-            self.due.insert(number, Due { tag, due_ns, done: None });
+            let booking = self.device.book(&file, &operation);
+            self.due.insert(number, Due { tag, booking, done: None });
             self.batch.push(Request { tag: number, file, operation });
         }
         self.inner.submit(&mut self.batch);
@@ -188,8 +236,8 @@ impl Queue for EmulatedQueue {
         let mut count = self.release(completions);
         while count < at_least {
             // Whichever is due first decides what to wait for: the clock or the device below.
-            match self.due.values().min_by_key(|due| (due.due_ns, due.done.is_none())) {
-                Some(Due { due_ns, done: Some(_), .. }) => self.device.wait_until(*due_ns),
+            match self.due.values().min_by_key(|due| (due.booking.due_ns, due.done.is_none())) {
+                Some(Due { booking, done: Some(_), .. }) => self.device.wait_for(*booking),
                 _ => self.fetch(1),
             }
             count += self.release(completions);
@@ -288,7 +336,7 @@ impl Driver for EmulatedDriver {
     fn execute(&self, file: &Handle, operation: Operation) -> Completion {
         let due = self.device.book(file, &operation);
         let completion = self.inner.execute(file, operation);
-        self.device.wait_until(due);
+        self.device.wait_for(due);
         completion
     }
 

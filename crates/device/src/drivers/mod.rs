@@ -8,6 +8,7 @@
 //!   memory.rs      a directory in memory
 //!   emulated.rs    any of these, slowed down to a device model (model.rs, write_curve.rs,
 //!                  profiles.rs)
+//!   waiting.rs     how a caller waits for direct I/O and for an emulated device
 //!   host_files.rs  files that are not the store's own: what a loader reads, what a tool writes
 //!   block_device.rs what the kernel counts of a device
 //!   directories.rs making, removing and looking at directories
@@ -43,6 +44,7 @@ pub mod power_switch;
 pub mod profiles;
 mod ring;
 pub mod spec;
+mod waiting;
 mod write_curve;
 
 pub use direct::{Batches, DirectDriver};
@@ -55,4 +57,5 @@ pub use owner_process::OwnerProcess;
 pub use posix::PosixDriver;
 pub use profiles::Profile;
 pub use spec::DriverSpec;
+pub use waiting::Waiting;
 pub use write_curve::WriteCurve;

@@ -13,14 +13,18 @@
 //!    submit again.
 //! 4. Dropping the queue waits for every started request. If waiting itself fails, the buffers
 //!    are leaked rather than freed under the kernel's hands.
-//! 5. A short transfer, an interruption, or a cancellation because the submitting thread ended, is
+//! 5. A queue whose callers ask (`waiting.rs`) reads the ring's memory while it does and enters the
+//!    kernel only to start requests and where asking takes too long.
+//! 6. A short transfer, an interruption, or a cancellation because the submitting thread ended, is
 //!    finished with blocking calls: rare, and so needs no second path through the ring.
 //!
 //! Threads: a queue belongs to one thread at a time, and may move between threads.
 #![allow(unsafe_code)]
 
 use super::disk::{self, DiskFile};
+use super::emulated::sharpen_timer;
 use super::owner_process::{OwnerProcess, PerProcess};
+use super::waiting::{ASK_NS_MAX, Means, Waiting};
 use crate::buffer::Buffer;
 use crate::driver::{Completion, Handle, Operation, Queue, Request};
 use crate::error::Result;
@@ -30,6 +34,9 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Duration;
+use thermocline_foundation::Clock;
 
 /// The most a ring request moves at once; Linux itself stops at 2 GiB less a page. The rest is
 /// finished like any short transfer.
@@ -69,6 +76,57 @@ enum Kind {
     Sync,
 }
 
+/// How the callers of a driver wait for completions of its rings.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    pub(crate) waiting: Waiting,
+    pub(crate) means: Means,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// A caller that asks.
+struct Caller {
+    /// The newest batch was started then, and its first request has so many bytes.
+    started_ns: u64,
+    bytes: usize,
+    /// When it asked for the first time, and whether it has asked again.
+    first_ns: Option<u64>,
+    again: bool,
+}
+
+impl Asking {
+    /// Lets time pass before `caller` asks again; false where it is to wait until it is told.
+    fn pause(&self, caller: &mut Caller) -> bool {
+        let Some(pause_ns) = self.means.pause_ns(self.waiting, caller.bytes) else { return false };
+        let now_ns = self.clock.now_ns();
+        match caller.first_ns {
+            None => {
+                let from_ns = caller.started_ns.saturating_add(pause_ns);
+                if from_ns > now_ns {
+                    sharpen_timer();
+                    self.clock.sleep(Duration::from_nanos(from_ns - now_ns));
+                }
+                caller.first_ns = Some(now_ns.max(from_ns));
+                true
+            }
+            Some(first_ns) if now_ns.saturating_sub(first_ns) > ASK_NS_MAX => false,
+            Some(_) => {
+                self.clock.pause();
+                caller.again = true;
+                true
+            }
+        }
+    }
+
+    /// What `caller` waited for is done.
+    fn done(&self, caller: &Caller) {
+        if caller.first_ns.is_some() {
+            let took_ns = self.clock.now_ns().saturating_sub(caller.started_ns);
+            self.means.observe(caller.bytes, took_ns, !caller.again);
+        }
+    }
+}
+
 /// The queue. See the module's invariants.
 pub(crate) struct RingQueue {
     ring: IoUring,
@@ -80,11 +138,14 @@ pub(crate) struct RingQueue {
     refused: bool,
     /// A forked child shares the ring's memory, and would take away its parent's completions.
     owner: OwnerProcess,
+    asking: Option<Arc<Asking>>,
+    /// When the newest batch was started, and the bytes of its first request.
+    newest: (u64, usize),
 }
 
 impl RingQueue {
     /// A ring for `depth` requests in flight.
-    pub(crate) fn new(depth: usize) -> io::Result<Self> {
+    pub(crate) fn new(depth: usize, asking: Option<Arc<Asking>>) -> io::Result<Self> {
         let depth = depth.clamp(1, DEPTH_MAX);
         let ring = IoUring::new(depth.next_power_of_two() as u32)?;
         Ok(Self {
@@ -95,7 +156,14 @@ impl RingQueue {
             finished: Vec::with_capacity(depth),
             refused: false,
             owner: OwnerProcess::current(),
+            asking,
+            newest: (0, 0),
         })
+    }
+
+    /// It was made by this process.
+    pub(crate) fn is_own(&self) -> bool {
+        self.owner.is_current()
     }
 
     /// Requests the kernel may be working on.
@@ -167,13 +235,19 @@ impl RingQueue {
     /// Moves completions out of the ring, waiting until at least `at_least` have been moved.
     fn collect(&mut self, at_least: usize) {
         let before = self.finished.len();
+        let (started_ns, bytes) = self.newest;
+        let mut caller = Caller { started_ns, bytes, first_ns: None, again: false };
         loop {
             while let Some(event) = self.next_event() {
                 self.complete(&event);
             }
             let missing = at_least.saturating_sub(self.finished.len() - before);
             if missing == 0 {
+                self.asking.iter().for_each(|asking| asking.done(&caller));
                 return;
+            }
+            if self.asking.as_ref().is_some_and(|asking| asking.pause(&mut caller)) {
+                continue;
             }
             if let Err(error) = self.wait(missing) {
                 // The ring's own descriptor is broken: nothing sound can follow, and buffers the
@@ -229,7 +303,7 @@ fn entry(file: &DiskFile, kind: Kind, buffer: &mut Buffer) -> Result<squeue::Ent
     })
 }
 
-/// Turns the kernel's answer into the request's, finishing what was cut short (invariant 5).
+/// Turns the kernel's answer into the request's, finishing what was cut short (invariant 6).
 fn conclude(slot: &mut Slot, answer: i32) -> Result<usize> {
     let file = disk::disk_file(&slot.file);
     let outcome =
@@ -268,6 +342,9 @@ fn conclude(slot: &mut Slot, answer: i32) -> Result<usize> {
 
 impl Queue for RingQueue {
     fn submit(&mut self, requests: &mut Vec<Request>) {
+        if let (Some(asking), Some(first)) = (&self.asking, requests.first()) {
+            self.newest = (asking.clock.now_ns(), first.operation.bytes());
+        }
         for request in requests.drain(..) {
             while self.free.is_empty() && !self.refused {
                 self.start();
@@ -453,7 +530,7 @@ mod tests {
         let Some((_scratch, _driver, file)) = numbered_pages() else {
             return;
         };
-        let mut queue = RingQueue::new(4).unwrap();
+        let mut queue = RingQueue::new(4, None).unwrap();
         queue.submit(&mut vec![page_read(1, &file)]);
         for tag in [2, 3] {
             let index = queue.free.pop().unwrap();
@@ -482,7 +559,7 @@ mod tests {
             if !is_available() {
                 return;
             }
-            let queue = RingQueue::new(depth).unwrap();
+            let queue = RingQueue::new(depth, None).unwrap();
             assert_eq!(queue.slots.len(), depth.clamp(1, DEPTH_MAX));
             assert!(queue.ring.params().sq_entries() as usize >= queue.slots.len());
             assert!(queue.ring.params().cq_entries() as usize >= queue.slots.len());

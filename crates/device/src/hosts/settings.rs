@@ -14,7 +14,7 @@
 //!
 //! Threads: plain functions.
 
-use crate::drivers::{DriverSpec, Profile};
+use crate::drivers::{DriverSpec, Profile, Waiting};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file_cache::trigger::HIT_PERCENT;
 use crate::names::ExtentSettings;
@@ -244,7 +244,7 @@ impl HostSettings {
             capacity: tier.capacity,
             driver: match tier.emulated {
                 None => DriverSpec::Posix.to_string(),
-                Some(device) => DriverSpec::Emulated(device).to_string(),
+                Some(device) => DriverSpec::Emulated(device, Waiting::Interrupt).to_string(),
             },
         };
         self.tiers.iter().map(spec).collect()

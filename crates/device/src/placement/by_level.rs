@@ -39,6 +39,9 @@ pub struct ByLevelSettings {
     /// Bytes of tier 0 that are left for a cache of blocks; half of what logs leave at most.
     /// Default 0.
     pub cache_reserve: ByteSize,
+    /// What the levels of tier 0 leave is a cache's: tables of deeper levels are no guests there.
+    /// Default false.
+    pub cache_takes_rest: bool,
 }
 
 impl ByLevelSettings {
@@ -53,7 +56,11 @@ impl ByLevelSettings {
 
 impl Default for ByLevelSettings {
     fn default() -> Self {
-        Self { log_reserve: ByteSize::mib(256), cache_reserve: ByteSize(0) }
+        Self {
+            log_reserve: ByteSize::mib(256),
+            cache_reserve: ByteSize(0),
+            cache_takes_rest: false,
+        }
     }
 }
 
@@ -72,6 +79,8 @@ struct Plan {
     budgets: Vec<u64>,
     /// Of these, bytes that the tier's own levels are meant to take.
     own_bytes: Vec<u64>,
+    /// The first tier that takes guests.
+    first_host: usize,
 }
 
 impl Plan {
@@ -94,7 +103,8 @@ impl Plan {
             own_bytes[tier] = own_bytes[tier].saturating_add(*target);
             homes.push(tier);
         }
-        Self { homes, budgets, own_bytes }
+        let first_host = usize::from(settings.cache_takes_rest);
+        Self { homes, budgets, own_bytes, first_host }
     }
 
     /// The tier of a level. Levels without a target follow the deepest that has one; without any,
@@ -125,12 +135,15 @@ impl Plan {
     fn host(&self, level: u8) -> Option<usize> {
         let home = self.home(level);
         let above = level.checked_sub(1).map(|above| self.home(above))?;
-        (above < home).then(|| home - 1)
+        (above < home).then(|| home - 1).filter(|host| *host >= self.first_host)
     }
 
     /// Guests of `tier` down to level `deepest`, `more_bytes` included, fit beside its own levels.
     fn guests_fit(&self, tier: usize, state: &TierState, deepest: u8, more_bytes: u64) -> bool {
         let guests = self.guest_bytes(tier, state, deepest).saturating_add(more_bytes);
+        if tier < self.first_host && guests > 0 {
+            return false;
+        }
         self.claimed_bytes(tier, state).saturating_add(guests) <= self.budgets[tier]
     }
 }
@@ -223,6 +236,10 @@ impl Placement for ByLevel {
         moves
     }
 
+    fn claimed_bytes(&self, tiers: &[TierState]) -> u64 {
+        tiers.first().map_or(0, |tier| self.plan(tiers).claimed_bytes(0, tier))
+    }
+
     fn worth_fetching(
         &self,
         files: &[FileInfo],
@@ -313,6 +330,22 @@ mod tests {
         tiers[0].add(FileKind::Table { level: 2 }, 6 * GB);
         assert_eq!(place(&policy, 2, 1, &tiers), Some(1), "the rest is kept for levels 0 and 1");
         assert_eq!(place(&policy, 1, 1, &tiers), Some(0));
+    }
+
+    #[test]
+    fn where_a_cache_takes_the_rest_there_are_no_guests_and_those_there_are_leave() {
+        let settings = ByLevelSettings { cache_takes_rest: true, ..ByLevelSettings::default() };
+        let policy = ByLevel::new(settings);
+        policy.set_level_targets(&[1, 2, 20, 200].map(|gb| gb * GB));
+        let mut tiers = tiers(&[10, 100, 1000]);
+        assert_eq!(place(&policy, 2, 1, &tiers), Some(1), "its own tier");
+        assert_eq!(place(&policy, 3, 1, &tiers), Some(1), "slower tiers have guests");
+        assert_eq!(policy.claimed_bytes(&tiers), 3 * GB);
+        let files: Vec<FileInfo> = on(0, 1, 0..5).chain(on(0, 2, 5..6)).collect();
+        files.iter().for_each(|file| tiers[0].add(file.kind, file.bytes));
+        assert_eq!(policy.claimed_bytes(&tiers), 5 * GB, "what its levels have, if that is more");
+        assert_eq!(policy.misplaced(&files, &tiers), [(FileNumber(5), TierIndex(1))]);
+        assert_eq!(policy.worth_fetching(&on(1, 2, 0..3).collect::<Vec<_>>(), &tiers), []);
     }
 
     fn on(tier: u8, level: u8, numbers: std::ops::Range<u64>) -> impl Iterator<Item = FileInfo> {

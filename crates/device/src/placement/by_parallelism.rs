@@ -48,7 +48,7 @@ impl ByParallelism {
     /// The policy with as few levels on tier 0 as there may be.
     pub fn new(room: ByLevelSettings) -> Self {
         // There are no logs below, and no cache.
-        let nothing = ByLevelSettings { log_reserve: ByteSize(0), cache_reserve: ByteSize(0) };
+        let nothing = ByLevelSettings { log_reserve: ByteSize(0), ..ByLevelSettings::default() };
         Self { room, below: ByLevel::new(nothing), state: RwLock::default() }
     }
 
@@ -214,8 +214,11 @@ mod tests {
     }
 
     /// 950 of 1,000 bytes are for tables, less 150 for logs.
-    const ROOM: ByLevelSettings =
-        ByLevelSettings { log_reserve: ByteSize(150), cache_reserve: ByteSize(0) };
+    const ROOM: ByLevelSettings = ByLevelSettings {
+        log_reserve: ByteSize(150),
+        cache_reserve: ByteSize(0),
+        cache_takes_rest: false,
+    };
 
     fn policy(targets: &[u64]) -> ByParallelism {
         let policy = ByParallelism::new(ROOM);

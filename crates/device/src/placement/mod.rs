@@ -141,6 +141,12 @@ pub trait Placement: Send + Sync + Debug {
         None
     }
 
+    /// Bytes of tier 0 that are kept for the tables that it is meant to have, which a cache that
+    /// takes the rest leaves free.
+    fn claimed_bytes(&self, _tiers: &[TierState]) -> u64 {
+        0
+    }
+
     /// Moves worth making, in the order to make them.
     fn misplaced(&self, files: &[FileInfo], tiers: &[TierState]) -> Vec<(FileNumber, TierIndex)>;
 

@@ -168,8 +168,11 @@ mod tests {
     }
 
     /// 950 of 1,000 bytes are for tables, less 150 for logs.
-    const ROOM: ByLevelSettings =
-        ByLevelSettings { log_reserve: ByteSize(150), cache_reserve: ByteSize(0) };
+    const ROOM: ByLevelSettings = ByLevelSettings {
+        log_reserve: ByteSize(150),
+        cache_reserve: ByteSize(0),
+        cache_takes_rest: false,
+    };
 
     fn place(policy: &TopLevels, kind: FileKind, tiers: &[TierState]) -> Option<u8> {
         let context = FileContext { kind, origin: Origin::Flush };

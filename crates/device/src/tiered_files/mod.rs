@@ -571,6 +571,12 @@ impl TieredFiles {
         self.moves(|files, tiers| self.placement.worth_fetching(files, tiers))
     }
 
+    /// Bytes of tier 0 that the placement policy keeps for tables.
+    pub fn claimed_bytes(&self) -> u64 {
+        let tiers = self.with_state(|state| self.tier_states(state));
+        self.placement.claimed_bytes(&tiers)
+    }
+
     /// Tells the placement policy how much of the fast tier's bandwidth was used lately.
     pub fn measured(&self, fast_tier: TierUse) {
         let tiers = self.with_state(|state| self.tier_states(state));

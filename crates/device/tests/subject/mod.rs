@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 use thermocline_device::drivers::{
-    Batches, DirectDriver, EmulatedDriver, MemoryDriver, PosixDriver, Profile,
+    Batches, DirectDriver, EmulatedDriver, MemoryDriver, PosixDriver, Profile, Waiting,
 };
 use thermocline_device::{Driver, ErrorKind};
 use thermocline_foundation::{Clock, random::Random};
@@ -80,13 +80,25 @@ pub fn direct(ring: bool) -> Option<Subject> {
     Some(Subject { driver: Arc::new(driver), again, _scratch: Some(scratch) })
 }
 
-pub fn emulated() -> Option<Subject> {
+/// Direct I/O through rings, whose callers wait in this way.
+pub fn direct_waiting(way: Waiting) -> Option<Subject> {
+    let subject = direct(true)?;
+    let path = subject.driver.host_directory()?.to_owned();
+    let again = Box::new(move || {
+        let driver = DirectDriver::open(&path, Batches::Ring).unwrap();
+        Arc::new(driver.waiting(way, clock())) as Arc<dyn Driver>
+    });
+    Some(Subject { driver: again(), again, ..subject })
+}
+
+pub fn emulated(way: Waiting) -> Option<Subject> {
     let memory = MemoryDriver::new();
     let clock: Arc<dyn Clock> = Arc::new(SteppedClock::default());
     let again = Box::new(move || {
         let (inner, clock) = (Arc::new(memory.clone()), Arc::clone(&clock));
         let profile = Profile::Gp3;
-        let driver = EmulatedDriver::new(inner, profile.name(), profile.model(), clock);
+        let (name, model) = (profile.name(), profile.model());
+        let driver = EmulatedDriver::waiting(inner, name, model, clock, way);
         Arc::new(driver) as Arc<dyn Driver>
     });
     Some(Subject { driver: again(), again, _scratch: None })

@@ -4,13 +4,19 @@
 //!   capacity x watermark | logs | journals | tables, slots, indexes | next flush | cache |
 //! ```
 //! Logs and journals come first with all that they may come to, then what is there, then a memtable
-//! that is about to be flushed; the cache has the rest, up to its grant. It has nothing while the
+//! that is about to be flushed; the cache has the rest, up to its grant. One that takes what the
+//! levels leave (`auto`) keeps what these are meant to come to, and a part for the outputs of
+//! merges beside their inputs: they would go to a slower tier otherwise. It has nothing while the
 //! tier's device refuses what the capacity leaves: what it has there is what others lack.
 
 use super::FastCache;
 use crate::shared::tier0::Account;
 use thermocline_device::placement::WATERMARK_PERCENT;
 use thermocline_device::{FileKind, TierIndex};
+
+/// Share of the tier that a cache of what the levels leave keeps free for merges: as much as guests
+/// that are fetched leave.
+const MARGIN_SHARE: u64 = 20;
 
 impl FastCache {
     /// Bytes that the cache may take now.
@@ -35,6 +41,10 @@ impl FastCache {
         let journals = tier0.grant(Account::Journals).max(journals);
         let flush = self.shared.settings.division().memtable_bytes;
         let usable = u128::from(self.tier_bytes) * u128::from(WATERMARK_PERCENT) / 100;
+        if self.shared.settings.cache_takes_rest() {
+            others = others.max(self.shared.files.claimed_bytes());
+            others += self.tier_bytes / MARGIN_SHARE;
+        }
         let left = (usable as u64).saturating_sub(logs + journals + others + flush);
         left.min(tier0.grant(Account::BlockCache))
     }

@@ -4,12 +4,14 @@
 use crate::support::hooked::{Call, HookedDevices};
 use crate::support::{hybrid, stepped_environment, tier};
 use crate::{
-    Admission, ByteSize, Compression, Db, Environment, Eviction, Experiments, FastCacheSettings,
-    FastCacheStats, Preset, Promotion, Settings,
+    Admission, ByteSize, CacheCapacity, Compression, Db, Environment, Eviction, Experiments,
+    FastCacheSettings, FastCacheStats, Preset, Promotion, Settings,
 };
 use std::path::Path;
 use std::sync::Arc;
-use thermocline_device::{Buffer, Devices, Error, ErrorKind, FileKind, MemoryDevices};
+use thermocline_device::{
+    Buffer, Devices, Error, ErrorKind, FileInfo, FileKind, MemoryDevices, TierIndex,
+};
 use thermocline_foundation::random::mix;
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use thermocline_foundation::threads;
@@ -33,7 +35,7 @@ fn settings(fast_cache: FastCacheSettings) -> Settings {
 
 fn cache(capacity_kib: u64) -> FastCacheSettings {
     FastCacheSettings {
-        capacity: ByteSize::kib(capacity_kib),
+        capacity: ByteSize::kib(capacity_kib).into(),
         admission: Admission::SecondAccess,
         file_size: ByteSize::kib(64),
         batch: ByteSize::kib(16),
@@ -268,6 +270,32 @@ fn a_checkpoint_starts_cold_and_takes_no_files_of_the_original() {
     check(&copy, 0..200);
     let cache = stats(&copy);
     assert_eq!((cache.adopted_files, cache.refused_files), (0, files.len() as u64));
+}
+
+#[test]
+fn a_cache_of_what_the_levels_leave_has_the_room_of_guests_and_levels_come_first() {
+    let auto = FastCacheSettings { capacity: CacheCapacity::Auto, ..cache(0) };
+    let db = store(&stepped_environment(), auto);
+    let check_rooms = || {
+        let files = &db.engine().shared().files;
+        let is_above = |file: &FileInfo| {
+            file.tier == TierIndex(0) && matches!(file.kind, FileKind::Table { .. })
+        };
+        let tables: u64 = files.files().iter().filter(|file| is_above(file)).map(|f| f.bytes).sum();
+        let (claimed, cache) = (files.claimed_bytes(), stats(&db));
+        assert!(tables <= claimed, "{tables} bytes of tables above, {claimed} for levels");
+        assert!(cache.room_bytes + claimed <= 8 << 20, "{claimed} for levels, {cache:?}");
+        cache
+    };
+    (0..3).for_each(|_| check(&db, 0..300));
+    let cache = check_rooms();
+    assert!(cache.hits > 100 && cache.room_bytes > 1 << 20, "{cache:?}");
+    for _ in 0..2 {
+        (0..KEYS).for_each(|key| db.put(name(key), value(key)).unwrap());
+        db.settle().unwrap();
+        check_rooms();
+    }
+    db.close().unwrap();
 }
 
 #[test]

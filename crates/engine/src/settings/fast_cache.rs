@@ -1,7 +1,9 @@
 //! Settings of the cache of blocks on the fast tier (MyNVM).
 
 use crate::error::{Error, Result};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use std::fmt;
+use std::str::FromStr;
 use thermocline_device::file_cache::Layout;
 use thermocline_foundation::ByteSize;
 
@@ -55,15 +57,77 @@ impl From<BlockLayout> for Layout {
     }
 }
 
+/// How much of tier 0 the cache may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheCapacity {
+    /// What logs, journals and the levels of the tier leave, where tables of deeper levels would be
+    /// guests otherwise. With `leveled`, and `placement` `room` or `log_only`.
+    Auto,
+    /// So many bytes; 0: there is no cache.
+    Bytes(ByteSize),
+}
+
+impl From<ByteSize> for CacheCapacity {
+    fn from(bytes: ByteSize) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl CacheCapacity {
+    /// There is to be a cache.
+    pub fn is_on(self) -> bool {
+        self != Self::Bytes(ByteSize(0))
+    }
+}
+
+impl fmt::Display for CacheCapacity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.pad("auto"),
+            Self::Bytes(bytes) => bytes.fmt(f),
+        }
+    }
+}
+
+impl FromStr for CacheCapacity {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => match text.parse() {
+                Ok(bytes) => Ok(Self::Bytes(bytes)),
+                Err(error) => Err(format!("{error}, or auto")),
+            },
+        }
+    }
+}
+
+impl Serialize for CacheCapacity {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => serializer.serialize_str("auto"),
+            Self::Bytes(bytes) => bytes.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for CacheCapacity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FastCacheSettings {
-    /// Bytes of tier 0 for copies of blocks of slower tiers: 1 MiB to 2 TiB, or 0, the default, for
-    /// none. Levels of tables are placed in what is left, half of the tier at least; with
-    /// `placement = "log_only"` the cache may have all that logs leave. To be set where reads come
-    /// back to a small part of the data that lies on slower tiers.
-    pub capacity: ByteSize,
+    /// Bytes of tier 0 for copies of blocks of slower tiers: 1 MiB to 2 TiB, `auto`, or 0, the
+    /// default, for none. Levels of tables are placed in what is left, half of the tier at least;
+    /// with `placement = "log_only"` the cache may have all that logs leave. `auto` is what the
+    /// levels leave. To be set where reads come back to a small part of the data that lies on
+    /// slower tiers.
+    pub capacity: CacheCapacity,
     /// Which blocks are taken; default `simulated_lru`. The others are there to be compared with.
     pub admission: Admission,
     /// Size of the simulated cache, in percent of the capacity, 10 to 400; default 100. More of it
@@ -87,7 +151,7 @@ pub struct FastCacheSettings {
 impl Default for FastCacheSettings {
     fn default() -> Self {
         Self {
-            capacity: ByteSize(0),
+            capacity: CacheCapacity::Bytes(ByteSize(0)),
             admission: Admission::default(),
             simulated_percent: 100,
             eviction: Eviction::default(),
@@ -114,10 +178,13 @@ impl FastCacheSettings {
 
     /// Refuses values outside their ranges.
     pub(crate) fn check(&self) -> Result<()> {
-        let least = if self.capacity.0 == 0 { 0 } else { CAPACITY_BYTES.0 };
+        let capacity = match self.capacity {
+            CacheCapacity::Bytes(bytes) if bytes.0 > 0 => bytes.0,
+            _ => CAPACITY_BYTES.0,
+        };
         let percent = u64::from(self.simulated_percent);
         let ranges = [
-            ("capacity", self.capacity.0, (least, CAPACITY_BYTES.1), " B"),
+            ("capacity", capacity, CAPACITY_BYTES, " B"),
             ("simulated_percent", percent, (10, 400), ""),
             ("file_size", self.file_size.0, (Self::FILE_BYTES_MIN, 1 << 30), " B"),
             ("batch", self.batch.0, (16 << 10, 4 << 20), " B"),
@@ -152,7 +219,7 @@ mod tests {
             error.to_string()
         };
         let defaults = FastCacheSettings::default;
-        let small = refused(FastCacheSettings { capacity: ByteSize::kib(64), ..defaults() });
+        let small = refused(FastCacheSettings { capacity: ByteSize::kib(64).into(), ..defaults() });
         assert!(small.contains("fast_cache.capacity = 65536 B is out of range"), "{small}");
         let text = refused(FastCacheSettings { simulated_percent: 9, ..defaults() });
         assert!(text.contains("it must be 10 to 400"), "{text}");
@@ -161,7 +228,7 @@ mod tests {
         let text = refused(FastCacheSettings { batch: ByteSize::mib(8), ..defaults() });
         assert!(text.contains("fast_cache.batch"), "{text}");
         refused(FastCacheSettings { write_budget_dwpd: f64::NAN, ..defaults() });
-        let set = FastCacheSettings { capacity: ByteSize::mib(1), ..defaults() };
+        let set = FastCacheSettings { capacity: ByteSize::mib(1).into(), ..defaults() };
         let settings = Settings { fast_cache: set, ..Settings::default() };
         settings.check().unwrap();
         assert!(settings.to_toml().unwrap().contains("[fast_cache]"));

@@ -109,13 +109,13 @@ impl Settings {
     /// Bytes of memory that look-up and admission of the cache on tier 0 take, which the one in
     /// memory gives up.
     fn fast_cache_memory_bytes(&self) -> u64 {
-        let FastCacheSettings { capacity, admission, simulated_percent, .. } = self.fast_cache;
+        let FastCacheSettings { admission, simulated_percent, .. } = self.fast_cache;
         let of_admission = match admission {
             Admission::SimulatedLru => SIMULATED_KEY_BYTES * u64::from(simulated_percent) / 100,
             Admission::SecondAccess | Admission::Frequency => SKETCH_BYTES,
             Admission::Always => 0,
         };
-        capacity.0 / self.stored_block_bytes().max(1) * (LOOKUP_BYTES + of_admission)
+        self.fast_cache_bytes() / self.stored_block_bytes().max(1) * (LOOKUP_BYTES + of_admission)
     }
 
     /// Bytes that a merge reads at a time from each of `inputs`.

@@ -359,6 +359,7 @@ impl Settings {
         self.check_persistent_memory()?;
         self.hybrid.check()?;
         self.fast_cache.check()?;
+        self.check_cache_capacity()?;
         for (index, tier) in self.tiers.iter().enumerate() {
             range(&format!("capacity of tier {index}"), tier.capacity.0, 1 << 20, 1 << 60, " B")?;
         }

@@ -1,6 +1,7 @@
 //! Where the tables of the preset `leveled` go: the setting's word, its figures, and the policy
 //! that they make.
 
+use super::fast_cache::CacheCapacity;
 use super::{Preset, Settings};
 use crate::error::{Error, Result};
 use crate::limits::LEVELS;
@@ -79,7 +80,42 @@ impl Settings {
     /// decides must not change by it. The policy knows how small tier 0 is.
     pub(crate) fn by_level(&self) -> ByLevelSettings {
         let log_reserve = ByteSize(self.full_logs_bytes());
-        ByLevelSettings { log_reserve, cache_reserve: self.fast_cache.capacity }
+        let (cache_reserve, cache_takes_rest) = match self.fast_cache.capacity {
+            CacheCapacity::Bytes(bytes) => (bytes, false),
+            CacheCapacity::Auto => (ByteSize(0), true),
+        };
+        ByLevelSettings { log_reserve, cache_reserve, cache_takes_rest }
+    }
+
+    /// Bytes of tier 0 that a cache of blocks may come to, as far as settings say.
+    pub(crate) fn fast_cache_bytes(&self) -> u64 {
+        match self.fast_cache.capacity {
+            CacheCapacity::Bytes(bytes) => bytes.0,
+            CacheCapacity::Auto if self.cache_takes_rest() && self.is_tiered() => {
+                self.tiers[0].capacity.0
+            }
+            CacheCapacity::Auto => 0,
+        }
+    }
+
+    /// A cache that takes what the levels leave needs to know what that is.
+    pub(crate) fn check_cache_capacity(&self) -> Result<()> {
+        let is_known = matches!(self.placement, PlacementChoice::Room | PlacementChoice::LogOnly);
+        let is_leveled = self.preset.is_none_or(|preset| preset == Preset::Leveled);
+        if self.fast_cache.capacity != CacheCapacity::Auto || is_known && is_leveled {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "fast_cache.capacity = \"auto\" is of the preset leveled with the placement room or \
+             log_only, and this is {} with {}; name a size, or 0 for no cache",
+            self.preset().name(),
+            self.placement
+        )))
+    }
+
+    /// Whether a cache of blocks takes what the levels leave of tier 0.
+    pub(crate) fn cache_takes_rest(&self) -> bool {
+        self.fast_cache.capacity == CacheCapacity::Auto && self.preset() == Preset::Leveled
     }
 
     /// Whether tier 0 gets neither tables nor slots, so that a cache of blocks may have all that

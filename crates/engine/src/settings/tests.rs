@@ -1,5 +1,6 @@
 //! Settings are kept as they are, and wrong ones are refused with the reason.
 
+use super::fast_cache::CacheCapacity;
 use super::*;
 use std::path::PathBuf;
 use thermocline_foundation::random::Random;
@@ -161,6 +162,34 @@ fn dictionaries_are_as_large_as_memory_allows_and_only_where_there_is_zstd() {
     }
     let kept = Settings::default().to_toml().unwrap();
     assert!(!kept.contains("dictionary"), "builds before would refuse the name");
+}
+
+#[test]
+fn a_cache_of_what_the_levels_leave_is_a_word_for_leveled_alone() {
+    let path = Path::new("settings.toml");
+    let read = |text: &str| -> Result<Settings> {
+        let settings = Settings::from_toml(text, path)?;
+        settings.check()?;
+        Ok(settings)
+    };
+    let auto = "[fast_cache]\ncapacity = 'auto'";
+    let settings = read(&format!("preset = 'leveled'\n{auto}")).unwrap();
+    assert_eq!(settings.fast_cache.capacity, CacheCapacity::Auto);
+    assert!(settings.to_toml().unwrap().contains("capacity = \"auto\""));
+    assert_eq!(settings.fast_cache_bytes(), 0, "one tier");
+    let tiers = vec![Tier::new("/fast", ByteSize::mib(64)), Tier::new("/slow", ByteSize::gib(1))];
+    let tiered = Settings { tiers, ..settings };
+    assert_eq!(tiered.fast_cache_bytes(), 64 << 20);
+    assert!(tiered.by_level().cache_takes_rest);
+    let without = Settings { fast_cache: FastCacheSettings::default(), ..tiered.clone() };
+    assert!(tiered.division().cache_bytes < without.division().cache_bytes);
+    read(&format!("preset = 'leveled'\nplacement = 'log_only'\n{auto}")).unwrap();
+    for others in ["preset = 'hybrid'", "preset = 'leveled'\nplacement = 'bandwidth'"] {
+        let error = read(&format!("{others}\n{auto}")).unwrap_err().to_string();
+        assert!(error.contains("name a size, or 0 for no cache"), "{error}");
+    }
+    let error = read("[fast_cache]\ncapacity = 'much'").unwrap_err().to_string();
+    assert!(error.contains("or auto"), "{error}");
 }
 
 #[test]

@@ -13,7 +13,8 @@ pub struct Tier {
     pub path: PathBuf,
     /// How much of the device the store may use.
     pub capacity: ByteSize,
-    /// `posix` (the page cache helps), `direct` (O_DIRECT), or `emulated-PROFILE`.
+    /// `posix` (the page cache helps), `direct` (O_DIRECT), or `emulated-PROFILE`. `direct-poll`
+    /// asks for completions, for devices that answer in less than a waking takes.
     #[serde(default = "default_driver")]
     pub driver: String,
 }

@@ -7,11 +7,12 @@
 //! Logs and journals come first, for without them nothing is written. A spare part is left for a
 //! journal that is written afresh beside the old one, the first log of an opening, and logs of
 //! batches larger than a memtable. A cache of blocks has what the settings say, half of what is
-//! left at most, or all of it where the placement puts no table on the tier, and gives it up where
-//! others take more (`fast_cache/room.rs`). Slots have the rest, and give way to copies of tables'
-//! indexes, which get a quarter of it at most. A flush that finds no slot and must not wait
-//! overdraws: while one does, the slots may take what the tier has. While the tier's device refuses
-//! what its capacity leaves, the slots keep to what they have there.
+//! left at most, or all of it where the placement puts no table on the tier or the cache takes what
+//! the levels leave (`auto`), and gives it up where others take more (`fast_cache/room.rs`). Slots
+//! have the rest, and give way to copies of tables' indexes, which get a quarter of it at most. A
+//! flush that finds no slot and must not wait overdraws: while one does, the slots may take what
+//! the tier has. While the tier's device refuses what its capacity leaves, the slots keep to what
+//! they have there.
 //!
 //! Invariant: the grants of all accounts together are the capacity at most.
 
@@ -90,8 +91,9 @@ impl Tier0 {
         let logs_bytes = grant(settings.logs_bytes());
         let journals_bytes = grant(settings.manifest_bytes() + settings.map_bytes());
         let spare_bytes = grant((capacity_bytes / SPARE_SHARE).max(SPARE_BYTES_MIN));
-        let share = if settings.all_tables_lie_below() { 1 } else { CACHE_SHARE };
-        let cache_bytes = settings.fast_cache.capacity.0.min(left_bytes / share);
+        let may_have_all = settings.all_tables_lie_below() || settings.cache_takes_rest();
+        let share = if may_have_all { 1 } else { CACHE_SHARE };
+        let cache_bytes = settings.fast_cache_bytes().min(left_bytes / share);
         left_bytes -= cache_bytes;
         Self {
             logs_bytes,
@@ -202,7 +204,8 @@ mod tests {
     ) -> Tier0 {
         let tiers = vec![Tier::new("/fast", ByteSize(capacity_bytes))];
         let (preset, memory) = (Some(preset), ByteSize(memory_bytes));
-        let fast_cache = FastCacheSettings { capacity: cache, ..FastCacheSettings::default() };
+        let fast_cache =
+            FastCacheSettings { capacity: cache.into(), ..FastCacheSettings::default() };
         Tier0::new(&Settings { tiers, preset, memory, fast_cache, ..Settings::default() })
     }
 
@@ -240,7 +243,7 @@ mod tests {
                 placement,
                 memory: ByteSize::mib(16),
                 fast_cache: FastCacheSettings {
-                    capacity: ByteSize::gib(1),
+                    capacity: ByteSize::gib(1).into(),
                     ..FastCacheSettings::default()
                 },
                 ..Settings::default()

@@ -76,7 +76,7 @@ fn settings_at_random(random: &mut Random) -> Settings {
         log_writes: if random.below(3) == 0 { log_writes } else { 1 },
         background_threads: 1 + random.below(3) as u32,
         level0_tables: 1 + random.below(6) as u32,
-        fast_cache: FastCacheSettings { capacity: ByteSize(cache), ..Default::default() },
+        fast_cache: FastCacheSettings { capacity: ByteSize(cache).into(), ..Default::default() },
         stats_interval: thermocline::Duration::ms(0),
         ..Settings::default()
     }

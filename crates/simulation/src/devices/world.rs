@@ -461,6 +461,14 @@ impl World {
         }
     }
 
+    /// Takes a file away behind the store's back, durably.
+    pub fn remove(&mut self, directory: &Path, name: &str) {
+        let directory = self.directories.get_mut(directory).expect("the directory is there");
+        for names in [&mut directory.live, &mut directory.durable] {
+            names.remove(name);
+        }
+    }
+
     /// Cuts a file behind the store's back, durably.
     pub fn cut(&mut self, directory: &Path, name: &str, len: u64) {
         let content = self.content_mut(directory, name);

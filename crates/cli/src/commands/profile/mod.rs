@@ -55,7 +55,7 @@ fn imported(report: &Path) -> Result<DeviceProfile> {
 }
 
 fn measured(arguments: &Profile, buffered: &Arc<dyn Driver>) -> Result<DeviceProfile> {
-    let direct = match DriverSpec::Direct.open(&arguments.path, clock()) {
+    let direct = match DriverSpec::DIRECT.open(&arguments.path, clock()) {
         Ok(driver) => Some(driver),
         Err(error) if error.kind() == ErrorKind::Invalid => None,
         Err(error) => return Err(error.into()),
