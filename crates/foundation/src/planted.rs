@@ -380,6 +380,9 @@ bugs! {
     OlderEntryWins,
     /// Index · a table is entered before the edit that adds it is durable · power cut.
     IndexedBeforeEdit,
+    /// Index · of what a writer hands over the last record is not entered: a look-up misses it ·
+    /// flushes, look-ups beside scans.
+    HandedRecordSkipped,
     /// Index · a table is removed that entries name · merges, look-ups.
     TableDroppedWithEntries,
     /// Index · a merge drops a tombstone although an older table has its key: the key comes back ·

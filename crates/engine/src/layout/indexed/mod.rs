@@ -51,7 +51,8 @@ impl Indexed {
     /// The job that writes a frozen memtable to tables.
     pub fn flush_job(self: &Arc<Self>, frozen: Arc<Frozen>) -> Box<dyn Job> {
         let table_bytes = self.shared.settings.table_size.0;
-        Box::new(Flush::new(&self.shared, &self.versions, frozen, table_bytes))
+        let hand_over = self.index.as_ref().map(|index| index.hand_over());
+        Box::new(Flush::new(&self.shared, &self.versions, frozen, table_bytes, hand_over))
     }
 
     /// Answers what the index knows; where there is none, tables are searched.

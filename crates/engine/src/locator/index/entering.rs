@@ -1,5 +1,5 @@
 //! Entering a table: its records go through the index, in the order of the keys, the newest of each
-//! key.
+//! key. Its writer has handed over where they lie; or else it is read.
 //!
 //! A step is a few runs of the tree, each of which is durable as a whole. What is not finished is
 //! begun anew, and changes nothing twice.
@@ -7,12 +7,13 @@
 use super::TableIndex;
 use crate::error::Result;
 use crate::jobs::{Job, Step};
+use crate::table_set::handed::Handed;
 use crate::table_set::table::Table;
 use crate::versions::Change;
 use std::sync::Arc;
-use thermocline_foundation::FileNumber;
+use thermocline_foundation::{FileNumber, Planted, planted};
 use thermocline_pmem::Entry;
-use thermocline_table::{ReadAhead, TableIterator, TableReader, Trailer};
+use thermocline_table::{BlockAddress, Places, ReadAhead, TableIterator, TableReader, Trailer};
 
 /// Keys and bytes of keys of a step at most: some runs.
 const STEP_KEYS: usize = 256;
@@ -26,25 +27,34 @@ type Records = Vec<(Vec<u8>, Entry)>;
 pub(crate) struct Entering {
     index: Arc<TableIndex>,
     table: Arc<Table>,
-    /// At the next record; none before the first step.
-    at: Option<TableIterator>,
+    source: Source,
+}
+
+/// Where the records come from.
+#[derive(Debug)]
+enum Source {
+    /// The writer, with how many have gone in.
+    Handed(Handed, usize),
+    /// The table, which is read from the first step on.
+    Table(Option<Box<Reading>>),
+}
+
+/// A table at the next record.
+#[derive(Debug)]
+struct Reading {
+    at: TableIterator,
     last_key: Option<Vec<u8>>,
 }
 
 impl Entering {
-    pub fn new(index: &Arc<TableIndex>, table: Arc<Table>) -> Self {
-        Self { index: Arc::clone(index), table, at: None, last_key: None }
+    pub fn new(index: &Arc<TableIndex>, table: Arc<Table>, handed: Option<Handed>) -> Self {
+        let source = handed.map_or(Source::Table(None), |handed| Source::Handed(handed, 0));
+        Self { index: Arc::clone(index), table, source }
     }
 
     /// Enters some records; the table does not wait any more once the last one is in.
     pub fn step(&mut self) -> Result<Step> {
         self.index.require_room()?;
-        if self.at.is_none() {
-            let window_bytes = self.index.shared.settings.window_bytes(1);
-            let mut at = self.table.reader()?.iter(ReadAhead::Stream { window_bytes });
-            at.seek_to_first()?;
-            self.at = Some(at);
-        }
         let (records, is_last) = self.gather()?;
         let table = (self.table.meta.number, self.table.meta.entries);
         let entered = self.index.tree.enter(table, &records, is_last);
@@ -58,7 +68,46 @@ impl Entering {
 
     /// The next records, and whether they are the last.
     fn gather(&mut self) -> Result<(Records, bool)> {
-        let Some(at) = &mut self.at else { return Ok((Vec::new(), true)) };
+        let Self { index, table, source } = self;
+        match source {
+            Source::Handed(handed, passed) => {
+                let mut records = records_of(table, &handed.places, *passed);
+                *passed += records.len();
+                let is_last = *passed >= handed.places.len();
+                if is_last && planted(Planted::HandedRecordSkipped) {
+                    records.pop();
+                }
+                Ok((records, is_last))
+            }
+            Source::Table(Some(reading)) => reading.gather(table),
+            Source::Table(reading) => {
+                let window_bytes = index.shared.settings.window_bytes(1);
+                let mut at = table.reader()?.iter(ReadAhead::Stream { window_bytes });
+                at.seek_to_first()?;
+                reading.insert(Box::new(Reading { at, last_key: None })).gather(table)
+            }
+        }
+    }
+}
+
+/// Records of `places` from that at `first` on, of a step.
+fn records_of(table: &Table, places: &Places, first: usize) -> Records {
+    let mut bytes = 0;
+    let found = (first..).map_while(|index| places.get(index));
+    let taken = found.take(STEP_KEYS).take_while(|(key, ..)| {
+        let has_room = bytes < STEP_KEY_BYTES;
+        bytes += key.len();
+        has_room
+    });
+    let record = |(key, stored, address): (&[u8], Trailer, BlockAddress)| {
+        (key.to_vec(), entry_of(table.meta.number, table.trailer(stored), address))
+    };
+    taken.map(record).collect()
+}
+
+impl Reading {
+    fn gather(&mut self, table: &Table) -> Result<(Records, bool)> {
+        let at = &mut self.at;
         let (mut records, mut bytes) = (Vec::new(), 0);
         while at.valid() && records.len() < STEP_KEYS && bytes < STEP_KEY_BYTES {
             // Of a key the newest version comes first.
@@ -66,8 +115,8 @@ impl Entering {
                 let key = at.key().to_vec();
                 bytes += key.len();
                 self.last_key = Some(key.clone());
-                let trailer = self.table.trailer(at.trailer());
-                records.push((key, entry_at(at, self.table.meta.number, trailer)?));
+                let trailer = table.trailer(at.trailer());
+                records.push((key, entry_of(table.meta.number, trailer, at.block_address()?)));
             }
             at.next()?;
         }
@@ -75,11 +124,10 @@ impl Entering {
     }
 }
 
-/// The entry of the record that `at` is at.
-fn entry_at(at: &TableIterator, table: FileNumber, trailer: Trailer) -> Result<Entry> {
-    let address = at.block_address()?;
-    let (block_offset, block_bytes) = (address.offset, address.len);
-    Ok(Entry { trailer: trailer.word(), table, block_offset, block_bytes })
+/// The entry of a record in a block of `table`.
+fn entry_of(table: FileNumber, trailer: Trailer, block: BlockAddress) -> Entry {
+    let (block_offset, block_bytes) = (block.offset, block.len);
+    Entry { trailer: trailer.word(), table, block_offset, block_bytes }
 }
 
 /// Enters tables before the edit that adds them is durable: a planted bug.
@@ -89,7 +137,7 @@ pub(super) fn enter_early(index: &TableIndex, change: &Change) -> Result<()> {
         let reader = Arc::new(TableReader::open(file, Arc::clone(&index.shared.cache))?);
         let mut at = reader.iter(ReadAhead::Stream { window_bytes: 32 << 10 });
         at.seek_to_first()?;
-        let entry = entry_at(&at, meta.number, at.trailer())?;
+        let entry = entry_of(meta.number, at.trailer(), at.block_address()?);
         let records = [(at.key().to_vec(), entry)];
         let entered = index.tree.enter((meta.number, meta.entries), &records, false);
         entered.map_err(|error| index.named(&error))?;

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   edit of the tables -> a new table waits -> entering.rs -> look-ups ask the index alone
+//!   writer of the table -> where records lie ----^   in memory; without it the table is read
 //! ```
 //! 1. A table waits from the moment of its edit until all its records went through the index, by
 //!    the tree's one rule: the newest trailer stays. The rule needs no order and may be repeated,
@@ -27,6 +28,7 @@ mod source;
 use crate::error::{Error, ErrorKind, Result};
 use crate::jobs::Job;
 use crate::shared::Shared;
+use crate::table_set::handed::{HandOver, Handed};
 use crate::table_set::levels::{Levels, Located};
 use crate::table_set::table::Table;
 use crate::versions::{Change, Switch};
@@ -78,6 +80,9 @@ pub(crate) struct TableIndex {
     tables: ArcSwap<Tables>,
     /// Waiting tables that a job enters, or is about to.
     claimed: Mutex<BTreeSet<FileNumber>>,
+    /// Where the records of tables lie, as their writers say, until a job enters them.
+    handed: Mutex<BTreeMap<FileNumber, Handed>>,
+    hand_over: Arc<HandOver>,
     /// Tables up to this number waited when the store was opened: writers are not slowed by them.
     rebuilt: FileNumber,
     /// No tombstone was taken out of the index that is newer.
@@ -267,7 +272,8 @@ impl TableIndex {
         let table = Arc::clone(self.tables.load().waiting.iter().find(is_free)?);
         claimed.insert(table.meta.number);
         let reserved = Reserved::new(self, vec![table.meta.number]);
-        Some(Box::new(EnterJob::new(Entering::new(self, table), reserved)))
+        let handed = self.handed.lock().remove(&table.meta.number);
+        Some(Box::new(EnterJob::new(Entering::new(self, table, handed), reserved)))
     }
 
     /// Keeps tables that are about to be added from the lane of the index: the caller enters them.
@@ -332,6 +338,17 @@ impl TableIndex {
         Ok(())
     }
 
+    /// The memory of what writers hand over.
+    pub fn hand_over(&self) -> &Arc<HandOver> {
+        &self.hand_over
+    }
+
+    /// Keeps what the writers of new tables have handed over. Nothing is entered before the tables
+    /// wait.
+    pub fn take(&self, change: &mut Change) {
+        self.handed.lock().append(&mut change.handed);
+    }
+
     /// New tables wait from here on.
     pub fn before_switch(&self, switch: &Switch<'_>) {
         let edit = &switch.change.edit;
@@ -363,6 +380,7 @@ impl TableIndex {
             tables.all.retain(|number, _| !gone.contains(number));
             tables.waiting.retain(|table| !gone.contains(&table.meta.number));
         });
+        self.handed.lock().retain(|number, _| !gone.contains(number));
         for number in gone {
             if let Err(error) = self.tree.forget(number) {
                 tracing::warn!(%error, "a table stays in the register of the index");
