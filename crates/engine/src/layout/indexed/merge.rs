@@ -166,7 +166,7 @@ impl MergeIndexed {
         let found = numbers.iter().rev().filter_map(|number| levels.find(0, *number));
         let left = found.map(|table| {
             let handed = handed.remove(&table.meta.number);
-            Entering::new(&self.index, Arc::clone(table), handed)
+            Entering::new(&self.index, vec![(Arc::clone(table), handed)])
         });
         let left = left.collect();
         self.stage = Stage::Enter { left, _reserved: Some(reserved) };

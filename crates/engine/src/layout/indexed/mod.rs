@@ -33,8 +33,11 @@ use crate::table_set::manifest::Edit;
 use crate::versions::Versions;
 pub(crate) use follower::OneLevel;
 pub(crate) use order::{Order, Trail};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use thermocline_device::FileKind;
+use thermocline_foundation::FileNumber;
+use thermocline_foundation::sync::Mutex;
 
 /// What the jobs of this layout hold.
 #[derive(Debug)]
@@ -45,6 +48,8 @@ pub(crate) struct Indexed {
     /// None where the store is opened for reading only.
     pub index: Option<Arc<TableIndex>>,
     pub order: Order,
+    /// Live records of tables when no reader could see any other record of theirs.
+    pub unread: Mutex<BTreeMap<FileNumber, u64>>,
 }
 
 impl Indexed {

@@ -50,6 +50,9 @@ use thermocline_table::{BlockAddress, Trailer};
 /// The part of a region that the index keeps for deletes, and for merges that make room.
 const OF_DELETES: u64 = 64;
 
+/// Tables that one pass enters at most.
+const PASS_TABLES: usize = 8;
+
 /// The tables of now.
 #[derive(Clone, Debug, Default)]
 struct Tables {
@@ -261,19 +264,28 @@ impl TableIndex {
         self.is_stuck.load(Ordering::Relaxed)
     }
 
-    /// The job that enters the oldest table that waits and that no other job has.
+    /// The job that enters the oldest tables that wait and that no other job has. Several go in by
+    /// one pass: a leaf that has keys of more than one changes once.
     pub fn plan(self: &Arc<Self>) -> Option<Box<dyn Job>> {
         // The end of a memtable gives room, and so does a merge; both wake the lane.
         if !self.has_room() || self.tables.load().waiting.is_empty() {
             return None;
         }
         let mut claimed = self.claimed.lock();
+        let tables = self.tables.load();
         let is_free = |table: &&Arc<Table>| !claimed.contains(&table.meta.number);
-        let table = Arc::clone(self.tables.load().waiting.iter().find(is_free)?);
-        claimed.insert(table.meta.number);
-        let reserved = Reserved::new(self, vec![table.meta.number]);
-        let handed = self.handed.lock().remove(&table.meta.number);
-        Some(Box::new(EnterJob::new(Entering::new(self, table, handed), reserved)))
+        let chosen: Vec<_> = tables.waiting.iter().filter(is_free).take(PASS_TABLES).collect();
+        let numbers: Vec<_> = chosen.iter().map(|table| table.meta.number).collect();
+        if numbers.is_empty() {
+            return None;
+        }
+        claimed.extend(&numbers);
+        let reserved = Reserved::new(self, numbers);
+        let mut handed = self.handed.lock();
+        let with_places =
+            |table: &Arc<Table>| (Arc::clone(table), handed.remove(&table.meta.number));
+        let entering = Entering::new(self, chosen.into_iter().map(with_places).collect());
+        Some(Box::new(EnterJob::new(entering, reserved)))
     }
 
     /// Keeps tables that are about to be added from the lane of the index: the caller enters them.
@@ -282,10 +294,10 @@ impl TableIndex {
         Reserved::new(self, numbers)
     }
 
-    /// All records of `table` went through the index.
-    fn stop_waiting(&self, table: FileNumber) {
-        self.change(|tables| tables.waiting.retain(|waiting| waiting.meta.number != table));
-        self.entered_tables.fetch_add(1, Ordering::Relaxed);
+    /// All records of these tables went through the index.
+    fn stop_waiting(&self, numbers: &[FileNumber]) {
+        self.change(|tables| tables.waiting.retain(|table| !numbers.contains(&table.meta.number)));
+        self.entered_tables.fetch_add(numbers.len() as u64, Ordering::Relaxed);
         self.tell_writers();
         self.shared.announce();
     }
