@@ -115,7 +115,7 @@ pub struct TableSummary {
     pub dictionary_bytes: u64,
     /// What the dictionary saves, its copies counted, as far as the first blocks tell.
     pub dictionary_saved_bytes: u64,
-    /// Where the keys lie; none where nobody asked, or there are too many.
+    /// Where the keys lie; none where that was not asked for, or there are too many.
     pub places: Option<Places>,
 }
 
