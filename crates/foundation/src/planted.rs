@@ -380,6 +380,12 @@ bugs! {
     OlderEntryWins,
     /// Index · a table is entered before the edit that adds it is durable · power cut.
     IndexedBeforeEdit,
+    /// Index · the last record of tables that are entered does not go in: a look-up misses it ·
+    /// flushes, look-ups beside scans.
+    LastRecordNotEntered,
+    /// Index · a table of which nothing is live leaves although a snapshot sees it: a read of that
+    /// misses records · a snapshot that is held, overwrites.
+    SnapshotSeesLiveAlone,
     /// Index · a table is removed that entries name · merges, look-ups.
     TableDroppedWithEntries,
     /// Index · a merge drops a tombstone although an older table has its key: the key comes back ·

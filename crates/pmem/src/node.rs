@@ -206,6 +206,11 @@ pub fn sum(owner: &Owner, at: u64, bytes: &[u8; NODE_BYTES]) -> u32 {
     checksum_parts(&owner.at(at), &[&bytes[4..8], &bytes[16..]])
 }
 
+/// The level of the node whose first word this is.
+pub fn level_of(first: u64) -> u8 {
+    first.to_le_bytes()[5]
+}
+
 /// The checksum that stands in a node's bytes.
 pub fn stored_sum(bytes: &[u8; NODE_BYTES]) -> u32 {
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])

@@ -12,7 +12,7 @@ use regions::{PERSISTENT, ShadowRegions, last_crash};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use thermocline::{ByteSize, Db, PersistentMemory, Preset, Settings, Tier, WriteBatch};
+use thermocline::{ByteSize, Db, PersistentMemory, Preset, Result, Settings, Tier, WriteBatch};
 use thermocline_foundation::random::{Random, mix};
 use thermocline_pmem::shadow::Model;
 use thermocline_simulation::devices::{CallKind, Devices, Loss, Watcher, World};
@@ -164,12 +164,13 @@ fn batch(random: &mut Random, state: &State, number: u64) -> (WriteBatch, State)
     (batch, state)
 }
 
-fn write(db: &Db, known: &Mutex<Known>, random: &mut Random, number: u64) {
+fn write(db: &Db, known: &Mutex<Known>, random: &mut Random, number: u64) -> Result<()> {
     let last = known.lock().states.last().cloned().unwrap_or_default();
     let (batch, state) = batch(random, &last, number);
     known.lock().states.push(state);
-    db.write(batch).unwrap();
+    db.write(batch)?;
     known.lock().acknowledged += 1;
+    Ok(())
 }
 
 /// Looks at a crash at this moment, some times.
@@ -178,6 +179,29 @@ fn try_now(machine: &Machine) {
     for _ in 0..24 {
         watcher.changed(&machine.devices, 0, CallKind::Write);
     }
+}
+
+/// A third of the batches, with flushes and merges between them.
+fn live(
+    machine: &Machine,
+    db: &Db,
+    known: &Mutex<Known>,
+    random: &mut Random,
+    life: u64,
+) -> Result<()> {
+    // The first batch of a life is followed by no call of a device before the power fails.
+    write(db, known, random, life * (BATCHES / 3))?;
+    try_now(machine);
+    for number in 1..BATCHES / 3 {
+        write(db, known, random, life * (BATCHES / 3) + number)?;
+        if random.below(12) == 0 {
+            db.flush()?;
+        }
+        if random.below(16) == 0 {
+            db.compact_range(None, None, &mut |_| {})?;
+        }
+    }
+    Ok(())
 }
 
 /// A history with crashes beside it; the first fault, and how many images were tried.
@@ -205,17 +229,9 @@ fn run(preset: Preset, seed: u64, one_in: u64) -> (Option<String>, u64) {
                 Err(error) => return (Some(format!("refused: {error}")), known.lock().images),
             }
         };
-        // The first batch of a life is followed by no call of a device before the power fails.
-        write(&db, &known, &mut random, life * (BATCHES / 3));
-        try_now(&machine);
-        for number in 1..BATCHES / 3 {
-            write(&db, &known, &mut random, life * (BATCHES / 3) + number);
-            if random.below(12) == 0 {
-                db.flush().unwrap();
-            }
-            if random.below(16) == 0 {
-                db.compact_range(None, None, &mut |_| {}).unwrap();
-            }
+        if let Err(error) = live(&machine, &db, &known, &mut random, life) {
+            machine.kill(Some(db));
+            return (Some(format!("refused: {error}")), known.lock().images);
         }
         if life == 1 {
             // The process ends without a close, and what it still does has no effect.
@@ -245,6 +261,54 @@ fn after_any_call_of_a_device_what_was_acknowledged_is_there_and_nothing_in_part
     }
 }
 
+/// Overwrites and merges while a snapshot is held; what is wrong with what it sees.
+fn read_the_past(seed: u64) -> Option<String> {
+    let regions = Arc::new(ShadowRegions::new(PERSISTENT));
+    let machine = machine(World::new(mix(seed)), &regions, seed);
+    let db = machine.create(&settings(Preset::Indexed)).unwrap();
+    let known = Mutex::new(Known { states: vec![State::new()], ..Known::default() });
+    let mut random = Random::new(seed);
+    let mut held = Vec::new();
+    let mut fault = None;
+    for number in 0..BATCHES * 2 {
+        write(&db, &known, &mut random, number).unwrap();
+        if random.below(6) == 0 {
+            db.flush().unwrap();
+            db.settle().unwrap();
+        }
+        if random.below(20) == 0 {
+            held.push((db.snapshot(), known.lock().states.last().cloned().unwrap_or_default()));
+        }
+        if held.len() > 2 {
+            held.remove(random.below(3) as usize);
+        }
+        for (snapshot, then) in &held {
+            let found = snapshot.scan().into_iter().collect::<Result<Vec<_>>>();
+            let found = found.map(|found| found.into_iter().map(owned).collect::<State>());
+            if found.as_ref().ok() != Some(then) {
+                fault.get_or_insert_with(|| format!("batch {number}: another past"));
+            }
+        }
+    }
+    drop(held);
+    machine.kill(Some(db));
+    fault
+}
+
+#[test]
+fn snapshots_that_are_held_see_their_moment_while_tables_are_merged() {
+    assert_eq!((0..6).find_map(read_the_past), None);
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_merge_that_forgets_snapshots_is_found() {
+    use thermocline_foundation::Planted;
+    use thermocline_foundation::planted::with;
+    let found = with(Planted::SnapshotSeesLiveAlone, || (0..6).find_map(read_the_past));
+    assert!(found.is_some());
+}
+
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_bugs_are_found_between_the_region_and_the_manifest() {
@@ -254,6 +318,7 @@ fn planted_bugs_are_found_between_the_region_and_the_manifest() {
         (Preset::Leveled, Planted::ArenaFreedBeforeEdit),
         (Preset::Leveled, Planted::GroupBeforeFence),
         (Preset::Indexed, Planted::IndexedBeforeEdit),
+        (Preset::Indexed, Planted::LastRecordNotEntered),
         (Preset::Indexed, Planted::TableDroppedWithEntries),
     ] {
         let (found, hits) = with(bug, || ((0..3).find_map(|seed| run(preset, seed, 2).0), hits()));

@@ -24,6 +24,7 @@ use crate::format::{
 };
 use crate::index::{IndexBuilder, separator};
 use crate::key::{RecordKind, Trailer, compare_words};
+use crate::places::{Places, Placing};
 use crate::properties::Properties;
 use crate::sink::Sink;
 use crate::stored::parse;
@@ -114,6 +115,8 @@ pub struct TableSummary {
     pub dictionary_bytes: u64,
     /// What the dictionary saves, its copies counted, as far as the first blocks tell.
     pub dictionary_saved_bytes: u64,
+    /// Where the keys lie; none where that was not asked for, or there are too many.
+    pub places: Option<Places>,
 }
 
 /// What padding of the last blocks, properties, the top index and the footer take at most, but for
@@ -140,6 +143,7 @@ pub struct TableWriter {
     dictionary: Option<Written>,
     /// What the dictionary of a table behind this one is made of.
     samples: Option<Samples>,
+    placing: Option<Placing>,
 }
 
 /// A dictionary whose first copy is in the file.
@@ -180,8 +184,15 @@ impl TableWriter {
             gathering,
             dictionary: None,
             samples,
+            placing: None,
             options,
         }
+    }
+
+    /// Says at the end where the keys lie, if that takes no more than `bytes_max` of memory.
+    pub fn placing(mut self, bytes_max: u64) -> Self {
+        self.placing = Some(Placing::new(bytes_max));
+        self
     }
 
     /// The table follows another of the same rewrite, from all over which these samples are.
@@ -309,7 +320,8 @@ impl TableWriter {
             let number = self.sink.file.number();
             partitions.into_iter().for_each(|block| cache.insert_written(number, block));
         }
-        Ok(summary(&self.properties, self.sink.position))
+        let places = self.placing.take().map(Placing::finish);
+        Ok(TableSummary { places, ..summary(&self.properties, self.sink.position) })
     }
 
     fn check(&self, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
@@ -357,6 +369,9 @@ impl TableWriter {
             self.finish_block()?;
         }
         self.index_pending(Some(key));
+        if self.placing.as_mut().is_some_and(|placing| !placing.record(key, word)) {
+            self.placing = None;
+        }
         let hash = key_hash(key);
         self.index.add_key(hash);
         let alone = entry + COUNT_BYTES > room;
@@ -403,6 +418,7 @@ impl TableWriter {
     fn data_block_written(&mut self, address: BlockAddress, padding: u64) {
         debug_assert!(self.pending.is_none(), "a block was written before the last was indexed");
         self.pending = Some(address);
+        self.placing.iter_mut().for_each(|placing| placing.block(address));
         self.properties.data_blocks += 1;
         self.properties.padding_bytes += padding;
     }
@@ -486,5 +502,6 @@ fn summary(properties: &Properties, file_bytes: u64) -> TableSummary {
         padding_bytes: it.padding_bytes,
         dictionary_bytes: properties.dictionary_bytes(),
         dictionary_saved_bytes: it.dictionary_saved_bytes,
+        places: None,
     }
 }

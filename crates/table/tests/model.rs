@@ -10,7 +10,8 @@ use support::*;
 use thermocline_device::ReadAt;
 use thermocline_foundation::Sequence;
 use thermocline_table::{
-    Compression, Lookup, Probe, ReadAhead, TableOptions, TableReader, Training, compare, key_hash,
+    Compression, Lookup, Probe, ReadAhead, TableOptions, TableReader, TableWriter, Training,
+    compare, key_hash,
 };
 
 fn key() -> impl Strategy<Value = Vec<u8>> {
@@ -158,6 +159,34 @@ fn check_seeks(table: &Arc<TableReader>, rows: &[Row], extra: &[Vec<u8>], mode: 
     }
 }
 
+/// The writer says of each key what a walk finds.
+fn check_places(rows: &[Row], options: TableOptions) {
+    let placed = |bytes_max: u64| {
+        let file = new_file(7);
+        let mut writer = TableWriter::new(Arc::clone(&file), options.clone()).placing(bytes_max);
+        rows.iter().for_each(|(key, trailer, value)| writer.add(key, *trailer, value).unwrap());
+        (file, writer.finish().unwrap().places)
+    };
+    let (file, places) = placed(u64::MAX);
+    let places = places.unwrap();
+    let mut it = open(&file).unwrap().iter(ReadAhead::default());
+    it.seek_to_first().unwrap();
+    let (mut last_key, mut index) = (None, 0);
+    while it.valid() {
+        if last_key.as_deref() != Some(it.key()) {
+            let found = (it.key(), it.trailer(), it.block_address().unwrap());
+            assert_eq!(places.get(index), Some(found));
+            last_key = Some(it.key().to_vec());
+            index += 1;
+        }
+        it.next().unwrap();
+    }
+    assert_eq!((places.len(), places.get(index)), (index, None));
+    assert_eq!(places.is_empty(), rows.is_empty());
+    let bytes = places.memory_bytes();
+    assert_eq!(placed(bytes / 2).1.filter(|_| bytes > 0), None);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
@@ -168,8 +197,9 @@ proptest! {
         options in options(),
         first_bytes in prop_oneof![Just(0u32), Just(20_000)],
     ) {
-        let (file, summary) = write(&rows, options);
+        let (file, summary) = write(&rows, options.clone());
         prop_assert_eq!(summary.entries, rows.len() as u64);
+        check_places(&rows, options);
         prop_assert_eq!(summary.smallest_key, rows.first().map_or(Vec::new(), |row| row.0.clone()));
         prop_assert_eq!(summary.largest_key, rows.last().map_or(Vec::new(), |row| row.0.clone()));
         let table = open(&file).unwrap();

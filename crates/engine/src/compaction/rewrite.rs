@@ -11,9 +11,11 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::jobs::Step;
 use crate::merge::{Merge, Target};
+use crate::table_set::handed::{HandOver, Handed};
 use crate::table_set::levels::Levels;
 use crate::table_set::new_table::NewTable;
 use crate::table_set::table::TableMeta;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use thermocline_device::{FileContext, TieredFiles};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
@@ -173,6 +175,9 @@ pub(crate) struct Rewrite {
     samples: Option<Samples>,
     /// Sees what becomes of every key.
     observer: Option<Observer>,
+    /// Whether and within what memory it hands over where records lie.
+    hand_over: Option<Arc<HandOver>>,
+    handed: BTreeMap<FileNumber, Handed>,
     /// Files made and not yet handed over; deleted if the rewrite is dropped.
     unowned: Vec<FileNumber>,
 }
@@ -194,6 +199,8 @@ impl Rewrite {
             finished: Vec::new(),
             samples: None,
             observer: None,
+            hand_over: None,
+            handed: BTreeMap::new(),
             unowned: Vec::new(),
         }
     }
@@ -202,6 +209,17 @@ impl Rewrite {
     pub fn observed(mut self, observe: Observe) -> Self {
         self.observer = Some(Observer(observe));
         self
+    }
+
+    /// Gathers where the records of the tables lie, within the memory of `hand_over`.
+    pub fn handing_over(mut self, hand_over: Arc<HandOver>) -> Self {
+        self.hand_over = Some(hand_over);
+        self
+    }
+
+    /// Where the records lie of those tables that were finished and for which there was memory.
+    pub fn take_handed(&mut self) -> BTreeMap<FileNumber, Handed> {
+        std::mem::take(&mut self.handed)
     }
 
     /// Moves about [`STEP_BYTES`]; `Done` when all tables are written and synced.
@@ -273,6 +291,10 @@ impl Rewrite {
         self.unowned.push(table.number());
         let table_bytes = *expected_bytes.min(table_bytes);
         let table = table.following(self.samples.take(), table_bytes);
+        let table = match &self.hand_over {
+            Some(hand_over) => table.handing_over(hand_over.promise()),
+            None => table,
+        };
         self.writer = Some(match cache {
             Some(cache) => table.kept_in(Arc::clone(cache)),
             None => table,
@@ -283,7 +305,9 @@ impl Rewrite {
     fn close_table(&mut self) -> Result<()> {
         if let Some(mut table) = self.writer.take() {
             self.samples = table.writer().take_samples();
-            self.finished.push(table.finish()?);
+            let (meta, handed) = table.finish()?;
+            self.handed.extend(handed.map(|handed| (meta.number, handed)));
+            self.finished.push(meta);
         }
         Ok(())
     }

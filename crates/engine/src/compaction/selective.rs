@@ -12,8 +12,10 @@
 //!   with it     candidates that it overlaps, those that it overlaps most before others, up to
 //!               eight; then other sparse ones
 //! ```
-//! 1. Nothing is chosen while a reader may ask for less than all that tables have: a merge would
-//!    keep what is not live, and choose its own output again.
+//! 1. What a reader of the past may still see of a table counts as live: a merge would keep it, and
+//!    choose its own output again. A table whose records are all newer than such readers has
+//!    nothing of theirs; of another only those records are dead that were when no such reader was.
+//!    The two kinds are not merged with each other: what comes out would be of the other kind.
 //! 2. A merge is told of the index, so its output has live records alone: it is not chosen again
 //!    before others replace some of them. So work ends.
 //! 3. Tombstones count as dead if nothing lies below their table, or something older that was
@@ -30,7 +32,7 @@ use crate::table_set::table::{Table, TableMeta};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 
 /// Of a table's records so many in a hundred are live, or it is merged.
 const LIVE_PERCENT: u64 = 70;
@@ -46,6 +48,8 @@ pub(crate) const MERGE_TABLES: usize = 8;
 pub(crate) struct Counted {
     pub table: Arc<Table>,
     pub live: u64,
+    /// Records that a merge keeps at most: live ones, and those that a reader of the past may see.
+    pub kept: u64,
     /// A merge has it.
     pub is_claimed: bool,
 }
@@ -56,10 +60,8 @@ pub(crate) struct Counts {
     pub tables: Vec<Counted>,
     /// Tables that are not entered.
     pub waiting: Vec<Arc<Table>>,
-    /// The newest record of any table, entered or not.
-    pub newest: Sequence,
-    /// The oldest sequence that a reader may ask for.
-    pub oldest_read: Sequence,
+    /// Sequences before the newest that readers may ask for, ascending.
+    pub past: Vec<Sequence>,
     /// Tables that hold neighbouring keys apart.
     pub scattered: BTreeSet<FileNumber>,
     pub order: MergeOrder,
@@ -68,14 +70,29 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// A reader may ask for versions that the index does not name.
+    /// A reader of the past may see records of the table that the index does not name.
+    pub fn is_read_in_the_past(&self, meta: &TableMeta) -> bool {
+        self.past.last().is_some_and(|newest| meta.smallest_sequence <= *newest)
+    }
+
+    /// Nothing is to be done, and something will be when readers of the past have ended.
     pub fn wait_for_reader(&self) -> bool {
-        self.oldest_read < self.newest
+        if self.past.is_empty() || self.has_work() {
+            return false;
+        }
+        let mut without = Self { past: Vec::new(), ..self.clone() };
+        without.tables.iter_mut().for_each(|it| it.kept = it.live);
+        without.has_work()
+    }
+
+    fn has_work(&self) -> bool {
+        !self.dead().is_empty() || !self.choose().is_empty()
     }
 
     /// Tables that leave without a merge.
     pub fn dead(&self) -> Vec<Arc<Table>> {
-        let is_empty = |it: &&Counted| it.live == 0 && !it.is_claimed;
+        let is_unseen = |it: &Counted| it.kept == 0 || planted(Planted::SnapshotSeesLiveAlone);
+        let is_empty = |it: &&Counted| it.live == 0 && is_unseen(it) && !it.is_claimed;
         let mut dead: Vec<_> =
             self.tables.iter().filter(is_empty).map(|it| Arc::clone(&it.table)).collect();
         loop {
@@ -103,14 +120,30 @@ impl Counts {
     pub fn choose(&self) -> Vec<Arc<Table>> {
         let leaving: BTreeSet<_> = self.dead().iter().map(|table| table.meta.number).collect();
         let is_free = |it: &&Counted| !it.is_claimed && !leaving.contains(&it.table.meta.number);
+        let (past, now): (Vec<_>, Vec<_>) = self
+            .tables
+            .iter()
+            .filter(is_free)
+            .partition(|it| self.is_read_in_the_past(&it.table.meta));
+        let chosen = self.choose_of(now, &self.scattered);
+        // For order they wait for the reader.
+        if chosen.is_empty() { self.choose_of(past, &BTreeSet::new()) } else { chosen }
+    }
+
+    /// Of `tables`, those of `scattered` named for order.
+    fn choose_of(
+        &self,
+        tables: Vec<&Counted>,
+        scattered: &BTreeSet<FileNumber>,
+    ) -> Vec<Arc<Table>> {
         let (mut sparse, mut others): (Vec<_>, Vec<_>) =
-            self.tables.iter().filter(is_free).partition(|it| self.is_sparse(it));
+            tables.into_iter().partition(|it| self.is_sparse(it));
         let rank = |it: &&Counted| match self.order {
             MergeOrder::Sparsest => (share(it), it.table.meta.number),
             MergeOrder::Oldest => (it.table.meta.largest_sequence.0, it.table.meta.number),
         };
         sparse.sort_by_key(rank);
-        others.retain(|it| self.scattered.contains(&it.table.meta.number));
+        others.retain(|it| scattered.contains(&it.table.meta.number));
         others.sort_by_key(rank);
         if sparse.is_empty() && others.len() <= SCATTERED_MAX {
             return Vec::new();
@@ -137,7 +170,7 @@ impl Counts {
             with.sort_by_key(|at| Reverse(overlaps.ratio(first, *at)));
         }
         let is_sparse = self.is_sparse(candidates[first]);
-        if is_sparse && candidates[first].live < candidates[first].table.meta.entries {
+        if is_sparse && candidates[first].kept < candidates[first].table.meta.entries {
             let is_apart = |at: &usize| *at < firsts && overlaps.ratio(first, *at) == 0;
             with.extend(others().filter(is_apart));
         }
@@ -151,8 +184,8 @@ impl Counts {
     fn is_sparse(&self, counted: &Counted) -> bool {
         let meta = &counted.table.meta;
         let are_few = |live: u64| live * 100 < meta.entries * LIVE_PERCENT;
-        are_few(counted.live)
-            || are_few(counted.live.saturating_sub(meta.deletes)) && self.may_hide_nothing(counted)
+        are_few(counted.kept)
+            || are_few(counted.kept.saturating_sub(meta.deletes)) && self.may_hide_nothing(counted)
     }
 
     /// Whether a merge may drop tombstones of the table.
@@ -163,7 +196,9 @@ impl Counts {
         let is_later = |table: &Arc<Table>| {
             table.meta.number > meta.number && table.meta.largest_sequence < meta.largest_sequence
         };
-        meta.deletes > 0 && (is_lowest || below.any(is_later))
+        let is_seen_by_all =
+            self.past.first().is_none_or(|oldest| meta.largest_sequence <= *oldest);
+        meta.deletes > 0 && is_seen_by_all && (is_lowest || below.any(is_later))
     }
 }
 
@@ -174,9 +209,9 @@ fn lies_below(meta: &TableMeta, other: &TableMeta) -> bool {
         && other.overlaps(Some(&meta.smallest_key), Some(&meta.largest_key))
 }
 
-/// Live records in ten thousand.
+/// Records that stay, in ten thousand.
 fn share(counted: &Counted) -> u64 {
-    counted.live * 10_000 / counted.table.meta.entries.max(1)
+    counted.kept * 10_000 / counted.table.meta.entries.max(1)
 }
 
 /// Numbers of `tables`, in the order of their keys, in groups of a merge each.
@@ -220,8 +255,7 @@ mod tests {
         let mut found = Counts {
             tables: Vec::new(),
             waiting: Vec::new(),
-            newest: Sequence(100),
-            oldest_read: Sequence(100),
+            past: Vec::new(),
             scattered: BTreeSet::new(),
             order,
             by_overlap: true,
@@ -233,7 +267,9 @@ mod tests {
             let table = Arc::new(Table::new(meta, Arc::clone(&db.engine().versions().store)));
             match waiting.contains(&number.0) {
                 true => found.waiting.push(table),
-                false => found.tables.push(Counted { table, live, is_claimed: false }),
+                false => {
+                    found.tables.push(Counted { table, live, kept: live, is_claimed: false });
+                }
             }
         }
         found
@@ -298,11 +334,51 @@ mod tests {
         assert_eq!(chosen(&[hidden, within, wide], &[]), [0u64; 0]);
     }
 
+    /// Dead tables, and those that are merged, beside readers of these moments.
+    fn beside(rows: &[Row], past: &[u64]) -> (Vec<u64>, Vec<u64>) {
+        let mut counts = counts(rows, &[], MergeOrder::Sparsest);
+        counts.past = past.iter().map(|sequence| Sequence(*sequence)).collect();
+        for at in 0..counts.tables.len() {
+            if counts.is_read_in_the_past(&counts.tables[at].table.meta) {
+                counts.tables[at].kept = counts.tables[at].table.meta.entries;
+            }
+        }
+        (numbers(&counts.dead()), numbers(&counts.choose()))
+    }
+
     #[test]
-    fn a_reader_of_the_past_is_waited_for() {
-        let found = counts(&[], &[], MergeOrder::Sparsest);
-        assert!(!found.wait_for_reader());
-        assert!(Counts { oldest_read: Sequence(99), ..found }.wait_for_reader());
+    fn what_a_reader_of_the_past_may_see_stays_and_what_is_newer_is_merged() {
+        let rows: [Row; 4] = [
+            (("a", "f"), 100, 0, 0, (1, 10)),
+            (("a", "f"), 100, 0, 20, (5, 25)),
+            (("a", "f"), 100, 0, 30, (21, 40)),
+            (("a", "f"), 100, 0, 0, (30, 50)),
+        ];
+        assert_eq!(beside(&rows, &[]), (vec![1, 4], vec![2, 3]));
+        assert_eq!(beside(&rows, &[20]), (vec![4], vec![3]));
+        assert_eq!(beside(&rows, &[4, 20]), (vec![4], vec![3]));
+        assert_eq!(beside(&rows, &[35]), (vec![], vec![]));
+        let waits = |past: Vec<Sequence>| {
+            let mut counts = counts(&rows[..2], &[], MergeOrder::Sparsest);
+            counts.past = past;
+            counts.tables.iter_mut().for_each(|it| it.kept = it.table.meta.entries);
+            counts.wait_for_reader()
+        };
+        assert_eq!((waits(Vec::new()), waits(vec![Sequence(20)])), (false, true));
+        // What was dead before the reader came, of tables that it sees.
+        let mut known = counts(&rows, &[], MergeOrder::Sparsest);
+        known.past = vec![Sequence(20)];
+        known.tables.truncate(2);
+        known.tables[0].kept = 10;
+        assert_eq!((numbers(&known.dead()), numbers(&known.choose())), (vec![], vec![1, 2]));
+    }
+
+    #[test]
+    fn tombstones_that_a_reader_of_the_past_does_not_see_are_not_dead() {
+        let tombstones: Row = (("a", "f"), 100, 50, 100, (11, 20));
+        assert_eq!(beside(&[tombstones], &[]).1, [1]);
+        assert_eq!(beside(&[tombstones], &[5]).1, [0u64; 0]);
+        assert_eq!(beside(&[tombstones], &[30]).1, [0u64; 0]);
     }
 
     #[test]
@@ -382,6 +458,7 @@ mod tests {
             let store = Arc::clone(&stepped(&one_tier()).engine().versions().store);
             let counted = metas.into_iter().zip(1..).map(|(meta, number)| Counted {
                 live: meta.entries,
+                kept: meta.entries,
                 table: {
                     let meta = TableMeta { number: FileNumber(number), ..meta };
                     Arc::new(Table::new(meta, Arc::clone(&store)))

@@ -120,7 +120,7 @@ impl Ingest {
     fn close_table(&mut self) -> Result<()> {
         if let Some(mut table) = self.writer.take() {
             self.samples = table.writer().take_samples();
-            let mut meta = table.finish()?;
+            let (mut meta, _) = table.finish()?;
             // Replaced when the load finishes; a crash before leaves unpublished files, which the
             // next open removes.
             meta.ingested_at = Some(Sequence::ZERO);

@@ -33,6 +33,7 @@ pub(crate) use indexed::Trail;
 use indexed::{Indexed, OneLevel, Order};
 use leveled::{LevelTargets, Leveled};
 use std::sync::Arc;
+use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_pmem::Tree;
 use thermocline_slab::LiveSlots;
@@ -170,7 +171,9 @@ impl OpenedLayout {
             Self::Indexed(level) => {
                 let (locator, index) = (level.locator(), level.index.clone());
                 let order = Order::default();
-                Layout::Indexed(Arc::new(Indexed { shared, versions, locator, index, order }))
+                let unread = Mutex::default();
+                let indexed = Indexed { shared, versions, locator, index, order, unread };
+                Layout::Indexed(Arc::new(indexed))
             }
         }
     }

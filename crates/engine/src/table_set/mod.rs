@@ -3,6 +3,7 @@
 //! assume.
 
 pub(crate) mod claims;
+pub(crate) mod handed;
 pub(crate) mod key_range;
 pub(crate) mod levels;
 pub(crate) mod manifest;

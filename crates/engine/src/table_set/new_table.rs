@@ -3,6 +3,7 @@
 //! It counts with what is expected of it, and asks its tier before it takes more. Once it is
 //! finished it counts with what it has.
 
+use super::handed::{Handed, Promise};
 use super::table::TableMeta;
 use crate::error::Result;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub(crate) struct NewTable {
     number: FileNumber,
     announced_bytes: u64,
     writer: TableWriter,
+    /// Memory for its places.
+    promise: Option<Promise>,
 }
 
 impl NewTable {
@@ -37,7 +40,8 @@ impl NewTable {
         let announced_bytes = expected_bytes.max(entry_bytes);
         let file = files.create_file(context, announced_bytes)?;
         let (files, number) = (Arc::clone(files), file.number());
-        Ok(Self { files, number, announced_bytes, writer: TableWriter::new(file, options) })
+        let writer = TableWriter::new(file, options);
+        Ok(Self { files, number, announced_bytes, writer, promise: None })
     }
 
     /// See [`TableWriter::kept_in`].
@@ -49,6 +53,13 @@ impl NewTable {
     /// See [`TableWriter::following`]; it will have about `bytes`.
     pub fn following(mut self, samples: Option<Samples>, bytes: u64) -> Self {
         self.writer = self.writer.expecting(bytes).following(samples);
+        self
+    }
+
+    /// Hands over where its records lie, in memory that was promised for it.
+    pub fn handing_over(mut self, promise: Promise) -> Self {
+        self.writer = self.writer.placing(promise.bytes());
+        self.promise = Some(promise);
         self
     }
 
@@ -79,10 +90,12 @@ impl NewTable {
         Ok(())
     }
 
-    /// Makes it durable.
-    pub fn finish(self) -> Result<TableMeta> {
-        let summary = self.writer.finish()?;
+    /// Makes it durable. Where its records lie, if that was asked for and there was memory for it.
+    pub fn finish(self) -> Result<(TableMeta, Option<Handed>)> {
+        let mut summary = self.writer.finish()?;
         self.files.announce_bytes(self.number, summary.file_bytes);
-        Ok(TableMeta::of(self.number, &summary))
+        let handed = summary.places.take().zip(self.promise);
+        let handed = handed.map(|(places, promise)| promise.keep(places));
+        Ok((TableMeta::of(self.number, &summary), handed))
     }
 }

@@ -10,12 +10,15 @@ use crate::error::Result;
 use crate::generations::Frozen;
 use crate::shared::totals::Tally;
 use crate::table_set::claims::Claims;
+use crate::table_set::handed::Handed;
 use crate::table_set::levels::Levels;
 use crate::table_set::manifest::Edit;
 use crate::table_set::slot_edit::SlotEdit;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 use thermocline_device::Purpose;
+use thermocline_foundation::FileNumber;
 
 /// What becomes durable and visible at once.
 #[derive(Debug, Default)]
@@ -25,6 +28,8 @@ pub(crate) struct Change {
     pub slots: SlotEdit,
     /// The memtable that it makes superfluous.
     pub flushed: Option<Arc<Frozen>>,
+    /// Where records of tables that it adds lie, for an index.
+    pub handed: BTreeMap<FileNumber, Handed>,
     /// What it may have of the room that the manifest keeps.
     pub purpose: Purpose,
 }

@@ -137,6 +137,59 @@ fn sparse_tables_are_merged_until_most_of_what_is_left_is_live() {
     check(&db, &state, 1000);
 }
 
+/// Entries of all tables.
+fn entries(db: &Db) -> u64 {
+    db.stats().levels.iter().map(|level| level.entries).sum()
+}
+
+#[test]
+fn a_snapshot_that_is_held_keeps_its_moment_and_what_is_newer_is_merged() {
+    let machine = Machine::new();
+    let (db, mut state) = (create(&machine), State::new());
+    let mut random = Random::new(19);
+    churn(&db, &mut state, &mut random, 0..4);
+    db.settle().unwrap();
+    let (snapshot, then) = (db.snapshot(), state.clone());
+    churn(&db, &mut state, &mut random, 4..30);
+    db.settle().unwrap();
+    // A thousand keys of now, some of which are not merged yet, and those of then.
+    let held = entries(&db);
+    assert!(held < 4000, "{held} entries");
+    for number in 0..1000 {
+        let found = snapshot.get(key(number)).unwrap();
+        assert_eq!(found.as_deref(), then.get(&key(number)).map(Vec::as_slice), "{number}");
+    }
+    let scanned = snapshot.scan().into_iter().map(Result::unwrap);
+    assert!(scanned.map(|(key, value)| (key.to_vec(), value.to_vec())).eq(then));
+    check(&db, &state, 1000);
+    drop(snapshot);
+    db.settle().unwrap();
+    let free = entries(&db);
+    assert!(free < held && free < 2000, "{free} entries, {held} with the snapshot");
+    check(&db, &state, 1000);
+}
+
+#[test]
+fn a_snapshot_of_now_does_not_keep_what_was_replaced_before_it() {
+    let machine = Machine::new();
+    let (db, mut state) = (create(&machine), State::new());
+    for round in 0..3 {
+        (0..600).for_each(|number| put(&db, &mut state, number, round));
+        db.flush().unwrap();
+    }
+    // The tables are entered, and what they replaced is not merged yet.
+    let snapshot = db.snapshot();
+    let then = state.clone();
+    for number in 600..700 {
+        put(&db, &mut state, number, 9);
+    }
+    db.flush().unwrap();
+    db.settle().unwrap();
+    let found = snapshot.scan().into_iter().map(Result::unwrap);
+    assert!(found.map(|(key, value)| (key.to_vec(), value.to_vec())).eq(then));
+    check(&db, &state, 700);
+}
+
 #[test]
 fn all_that_is_deleted_leaves_tables_and_index() {
     let machine = Machine::new();

@@ -35,13 +35,14 @@ use crate::allocation::{Allocation, Unit};
 use crate::layout::{LINE_BYTES, ROOT_AT};
 use crate::node::{DEAD, NODE_BYTES, VERSION_AT};
 use crate::object::{Entry, KEY_BYTES_MAX};
+use crate::persist::Medium;
 use crate::readers::Readers;
 use crate::region::{OpenedRegion, Region};
 use crate::register::{Register, TableLine};
 use crate::run::{self, Run};
 use plan::{Finished, Plan};
 use root::Root;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use thermocline_device::{Error, ErrorKind, Result};
 use thermocline_foundation::sync::Mutex;
@@ -145,27 +146,39 @@ impl Tree {
     /// interrupts may be repeated from the start.
     pub fn enter(
         &self,
-        (table, entries): (FileNumber, u64),
+        table: (FileNumber, u64),
+        records: &[(Vec<u8>, Entry)],
+        is_last: bool,
+    ) -> Result<()> {
+        self.enter_all(&[table], records, is_last)
+    }
+
+    /// As [`Tree::enter`], of several tables in one pass.
+    pub fn enter_all(
+        &self,
+        tables: &[(FileNumber, u64)],
         records: &[(Vec<u8>, Entry)],
         is_last: bool,
     ) -> Result<()> {
         debug_assert!(records.is_sorted_by(|a, b| a.0 < b.0));
         for (key, entry) in records {
-            let is_of_table = entry.table == table && table.0 > 0;
-            if !is_of_table || !entry.fits() || key.len() > KEY_BYTES_MAX {
-                let text = format!("an entry of table {table} does not fit the index");
+            let is_known = entry.table.0 > 0 && tables.iter().any(|it| it.0 == entry.table);
+            if !is_known || !entry.fits() || key.len() > KEY_BYTES_MAX {
+                let text = format!("an entry of table {} does not fit the index", entry.table);
                 return Err(Error::new(ErrorKind::Invalid, text));
             }
         }
         let mut rest = records;
         loop {
             let keys = self.run(|plan, lines_max| {
-                plan.register(table, entries)?;
+                for (table, entries) in tables {
+                    plan.register(*table, *entries)?;
+                }
                 let enter =
                     |plan: &mut Plan<'_>, (key, entry): &(Vec<u8>, Entry)| plan.enter(key, entry);
                 let keys = fill(plan, rest, lines_max, enter)?;
                 if is_last && keys == rest.len() {
-                    plan.mark_entered(table);
+                    tables.iter().for_each(|(table, _)| plan.mark_entered(*table));
                 }
                 Ok(keys)
             })?;
@@ -261,10 +274,8 @@ impl Tree {
     fn carry_out(&self, writer: &mut Writer, finished: Finished) {
         let medium = self.region.medium();
         let Finished { mut run, objects, nodes, changed, rest } = finished;
-        for (at, bytes) in objects {
-            if !planted(Planted::ObjectNotFlushed) {
-                medium.flush(at, bytes);
-            }
+        if !planted(Planted::ObjectNotFlushed) {
+            flush_objects(medium, objects);
         }
         for (at, bytes) in nodes {
             medium.write(at, &bytes[..]);
@@ -310,8 +321,10 @@ impl Tree {
                 medium.flush(*place, LINE_BYTES);
             }
         }
+        let nodes: BTreeSet<u64> = changed.iter().map(|(at, _)| *at).collect();
         let is_of_node = |place: u64| {
-            changed.iter().any(|(at, _)| (*at..at + NODE_BYTES as u64).contains(&place))
+            let node = nodes.range(..=place).next_back();
+            node.is_some_and(|at| place < at + NODE_BYTES as u64)
         };
         for (place, line) in run.lines.iter().filter(|(place, _)| !is_of_node(**place)) {
             debug_assert!(*place >= ROOT_AT);
@@ -358,6 +371,20 @@ impl Tree {
     }
 }
 
+/// Flushes the lines of new objects, one that several share once.
+fn flush_objects(medium: &Medium, mut objects: Vec<(u64, u64)>) {
+    objects.sort_unstable();
+    let mut flushed = 0;
+    for (at, bytes) in objects {
+        let (first, end) = (at / LINE_BYTES * LINE_BYTES, at + bytes);
+        let first = first.max(flushed);
+        if first < end {
+            medium.flush(first, end - first);
+            flushed = end.next_multiple_of(LINE_BYTES);
+        }
+    }
+}
+
 /// Does `step` for records from the first on, as many as a run has room for; how many.
 fn fill<T>(
     plan: &mut Plan<'_>,
@@ -367,7 +394,7 @@ fn fill<T>(
 ) -> Result<usize> {
     for (index, record) in records.iter().take(RUN_KEYS_MAX).enumerate() {
         // One key has room in any journal; a run of more is cut.
-        if index > 0 && !plan.has_room(lines_max)? {
+        if index > 0 && !plan.has_room(lines_max) {
             return Ok(index);
         }
         step(plan, record)?;

@@ -8,7 +8,9 @@
 //! 1. Nothing that the tree reaches is touched. New objects are stored in free room at once, for
 //!    later keys of the run are compared with them; they are flushed with the run.
 //! 2. Counts and sums follow each step, so that the root line is right whenever the plan ends.
-//! 3. A plan that fails is dropped, and what it took is given back ([`Plan::give_up`]).
+//! 3. Keys come in ascending order, mostly: the next one is looked for in the leaf of the last one
+//!    first. Where they fill a leaf at its end it stays full, and so do nodes above it.
+//! 4. A plan that fails is dropped, and what it took is given back ([`Plan::give_up`]).
 //!
 //! Threads: the only writer of the tree.
 
@@ -47,6 +49,15 @@ struct Step {
     index: usize,
 }
 
+/// Where the last key went in.
+#[derive(Debug)]
+struct Last {
+    leaf: u64,
+    key: Vec<u8>,
+    /// Where the leaf ends; none: nowhere.
+    high: Option<Vec<u8>>,
+}
+
 /// A change of the register.
 #[derive(Clone, Copy, Debug)]
 struct LineDraft {
@@ -81,6 +92,7 @@ pub struct Plan<'a> {
     objects: Vec<(u64, u64)>,
     taken: Vec<(Unit, u64)>,
     unlinked: Vec<Unlinked>,
+    last: Option<Last>,
 }
 
 impl<'a> Plan<'a> {
@@ -101,17 +113,18 @@ impl<'a> Plan<'a> {
             objects: Vec::new(),
             taken: Vec::new(),
             unlinked: Vec::new(),
+            last: None,
         }
     }
 
     /// One more key changes no more than `lines_max` lines in all.
-    pub fn has_room(&self, lines_max: usize) -> Result<bool> {
+    pub fn has_room(&self, lines_max: usize) -> bool {
         let levels = match self.root.node {
             0 => 1,
-            at => usize::from(self.node(at)?.level) + 2,
+            at => usize::from(self.level(at)) + 2,
         };
         let nodes = self.drafts.len() + levels * NODES_A_LEVEL;
-        Ok(nodes * (NODE_BYTES / 64) + self.lines.len() + 4 <= lines_max)
+        nodes * (NODE_BYTES / 64) + self.lines.len() + 4 <= lines_max
     }
 
     /// The plan changes nothing.
@@ -129,6 +142,14 @@ impl<'a> Plan<'a> {
         match self.drafts.get(&at) {
             Some(draft) => Ok(draft.node.clone()),
             None => self.read(at).map(|(node, _)| node),
+        }
+    }
+
+    /// The level of a node that is inside.
+    fn level(&self, at: u64) -> u8 {
+        match self.drafts.get(&at) {
+            Some(draft) => draft.node.level,
+            None => node::level_of(self.region.medium().load(at)),
         }
     }
 
@@ -250,9 +271,8 @@ impl<'a> Plan<'a> {
         if self.root.node == 0 {
             self.root.node = self.new_node(Node::new(0, 0))?;
         }
-        let path = self.path_with_room(key)?;
-        let leaf = path[path.len() - 1];
-        let node = self.node(leaf.at)?;
+        let leaf = self.leaf_with_room(key)?;
+        let node = self.node(leaf)?;
         let (index, is_equal) = self.search(&node, key)?;
         if is_equal {
             let old = node.slot(index).offset;
@@ -262,15 +282,42 @@ impl<'a> Plan<'a> {
                 return Ok(());
             }
             let new = self.new_object(entry, key)?;
-            self.draft(leaf.at)?.replace(index, new);
+            self.draft(leaf)?.replace(index, new);
             self.unlink_object(old)?;
             self.count_live(found.table, -1)?;
         } else {
             let offset = self.new_object(entry, key)?;
             let slot = Slot { key: key_bytes(key, node.prefix), offset };
-            self.draft(leaf.at)?.insert(index, slot);
+            self.draft(leaf)?.insert(index, slot);
         }
         self.count_live(entry.table, 1)
+    }
+
+    /// The leaf of `key`, which is not full.
+    fn leaf_with_room(&mut self, key: &[u8]) -> Result<u64> {
+        if let Some(last) = &mut self.last
+            && last.key.as_slice() < key
+            && last.high.as_deref().is_none_or(|high| key < high)
+            && self.drafts.get(&last.leaf).is_some_and(|leaf| leaf.node.len() < SLOTS)
+        {
+            last.key.clear();
+            last.key.extend_from_slice(key);
+            return Ok(last.leaf);
+        }
+        let path = self.path_with_room(key)?;
+        let leaf = path[path.len() - 1].at;
+        let high = self.high_key(&self.node(leaf)?)?;
+        self.last = Some(Last { leaf, key: key.to_vec(), high });
+        Ok(leaf)
+    }
+
+    /// Entries of a full node that stay in it when it is split on the way of a key: all but one
+    /// where the key before went into the same leaf and this one comes behind its end.
+    fn cut(&self, path: &[Step], depth: usize) -> usize {
+        let leaf = path[path.len() - 1];
+        let is_ascending = self.last.as_ref().is_some_and(|last| last.leaf == leaf.at);
+        let is_at_end = path[depth].index + usize::from(depth + 1 < path.len()) == SLOTS;
+        if is_ascending && is_at_end { SLOTS - 1 } else { SLOTS / 2 }
     }
 
     /// The way to a leaf that is not full.
@@ -292,18 +339,21 @@ impl<'a> Plan<'a> {
                     root.insert(0, Slot { key: 0, offset: path[0].at });
                     self.root.node = self.new_node(root)?;
                     let parent = Step { at: self.root.node, index: 0 };
-                    self.split(parent, path[0].at)?;
+                    self.split(parent, path[0].at, self.cut(&path, 0))?;
                 }
-                Some(depth) => self.split(path[depth - 1], path[depth].at)?,
+                Some(depth) => {
+                    self.split(path[depth - 1], path[depth].at, self.cut(&path, depth))?;
+                }
             }
         }
     }
 
-    /// Moves the upper half of a full node to a new neighbour; the parent has room.
-    fn split(&mut self, parent: Step, at: u64) -> Result<()> {
+    /// Moves the entries of a full node from that at `cut` on to a new neighbour; the parent has
+    /// room.
+    fn split(&mut self, parent: Step, at: u64, cut: usize) -> Result<()> {
         let node = self.node(at)?;
         let slots: Vec<Slot> = node.slots().collect();
-        let (left, right) = slots.split_at(SLOTS / 2);
+        let (left, right) = slots.split_at(cut);
         let right_key = self.slot_key(node.level, right[0])?;
         let (low, separator) = match node.level {
             0 => {
@@ -361,6 +411,7 @@ impl<'a> Plan<'a> {
         self.draft(leaf.at)?.remove(index);
         self.unlink_object(old)?;
         self.count_live(found.table, -1)?;
+        self.last = None;
         self.join(&path)
     }
 

@@ -240,6 +240,40 @@ fn entering_ascending_keys_costs_few_lines_an_entry() {
     let lines = (after.lines - before.lines) as f64 / 2000.0;
     assert!(lines < 6.0, "{lines} lines an entry");
     assert!(after.fences - before.fences < 2000 / 64 * 4 + 500, "four fences a run");
+    let nodes = tree.counts().nodes;
+    assert!(nodes < 100, "{nodes} nodes: keys in order fill them");
+    tree.check().unwrap();
+}
+
+#[test]
+fn several_tables_go_in_by_one_pass_all_of_a_run_or_nothing() {
+    let mut random = Random::new(5);
+    let opened = create(geometry(24));
+    let tree = tree_of(&opened).unwrap();
+    let first = records(&mut random, 300, 30, 1);
+    let mut both: Map = first.iter().cloned().collect();
+    both.extend(records(&mut random, 300, 30, 2));
+    let both: Vec<_> = both.into_iter().collect();
+    let tables = [(FileNumber(1), 30), (FileNumber(2), 30)];
+    let unknown = tree.enter_all(&tables[..1], &both, true).unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::Invalid);
+    tree.enter_all(&tables, &both, true).unwrap();
+    opened.region.medium().shadow().mark(1);
+    let mut model = Model::default();
+    model.enter(&both);
+    assert_eq!(model.fault(&tree), None);
+    let mut fault = None;
+    every_image(&opened.region, 256, |acknowledged, image| {
+        let tree = tree_of(&open(image).unwrap()).unwrap();
+        let is_in = tree.tables().iter().filter(|line| line.is_entered).count();
+        let found = match is_in {
+            0 if acknowledged == 0 => Model::default().fault(&tree),
+            2 => model.fault(&tree),
+            _ => Some(format!("{is_in} tables are entered")),
+        };
+        fault = fault.take().or(found);
+    });
+    assert_eq!(fault, None);
 }
 
 /// Tables are entered, some entries go; each call is marked. The models after each.

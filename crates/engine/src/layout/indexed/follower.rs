@@ -35,6 +35,11 @@ impl Follower for OneLevel {
         self.index.as_ref().map_or(Ok(()), |index| index.prepare(change))
     }
 
+    fn take(&self, change: &mut Change) -> Result<()> {
+        self.index.iter().for_each(|index| index.take(change));
+        Ok(())
+    }
+
     fn before_switch(&self, switch: &Switch<'_>) -> Result<()> {
         self.index.iter().for_each(|index| index.before_switch(switch));
         Ok(())
@@ -48,7 +53,8 @@ impl Follower for OneLevel {
         let share = self.shared.settings.division().cache_bytes;
         let levels = Arc::clone(&current.get().levels);
         let pinned: u64 = levels.tables().map(|(_, table)| table.pinned_bytes()).sum();
-        self.shared.cache.set_capacity(share.saturating_sub(pinned).max(share / 8));
+        let handed = self.index.as_ref().map_or(0, |index| index.hand_over().bytes());
+        self.shared.cache.set_capacity(share.saturating_sub(pinned + handed).max(share / 8));
         // The level fills the fast tier and goes on on the next: it has no target.
         self.shared.placement.set_level_targets(&[0]);
         self.shared.measure_tiers();

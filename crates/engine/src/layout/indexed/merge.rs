@@ -133,7 +133,8 @@ impl MergeIndexed {
             cache: Some(Arc::clone(&shared.cache)),
         };
         let retention = retention.with_beside(Box::new(others));
-        let rewrite = Rewrite::new(Arc::clone(&shared.files), merge, retention, output);
+        let rewrite = Rewrite::new(Arc::clone(&shared.files), merge, retention, output)
+            .handing_over(Arc::clone(index.hand_over()));
         let (indexed, index) = (Arc::clone(indexed), Arc::clone(index));
         Self { indexed, index, inputs, dropped, stage: Stage::Write(Box::new(rewrite)) }
     }
@@ -142,6 +143,7 @@ impl MergeIndexed {
     fn add(&mut self) -> Result<()> {
         let Stage::Write(rewrite) = &mut self.stage else { return Ok(()) };
         let added = rewrite.publish()?;
+        let mut handed = rewrite.take_handed();
         if added.is_empty() {
             self.stage = Stage::Enter { left: Vec::new(), _reserved: None };
             return Ok(());
@@ -162,7 +164,11 @@ impl MergeIndexed {
         rewrite.hand_over(|| versions.commit_counted(&mut versions.tables(), edit, count))?;
         let levels = Arc::clone(&versions.current().levels);
         let found = numbers.iter().rev().filter_map(|number| levels.find(0, *number));
-        let left = found.map(|table| Entering::new(&self.index, Arc::clone(table))).collect();
+        let left = found.map(|table| {
+            let handed = handed.remove(&table.meta.number);
+            Entering::new(&self.index, vec![(Arc::clone(table), handed)])
+        });
+        let left = left.collect();
         self.stage = Stage::Enter { left, _reserved: Some(reserved) };
         Ok(())
     }

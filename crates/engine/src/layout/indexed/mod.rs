@@ -33,8 +33,11 @@ use crate::table_set::manifest::Edit;
 use crate::versions::Versions;
 pub(crate) use follower::OneLevel;
 pub(crate) use order::{Order, Trail};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use thermocline_device::FileKind;
+use thermocline_foundation::FileNumber;
+use thermocline_foundation::sync::Mutex;
 
 /// What the jobs of this layout hold.
 #[derive(Debug)]
@@ -45,13 +48,16 @@ pub(crate) struct Indexed {
     /// None where the store is opened for reading only.
     pub index: Option<Arc<TableIndex>>,
     pub order: Order,
+    /// Live records of tables when no reader could see any other record of theirs.
+    pub unread: Mutex<BTreeMap<FileNumber, u64>>,
 }
 
 impl Indexed {
     /// The job that writes a frozen memtable to tables.
     pub fn flush_job(self: &Arc<Self>, frozen: Arc<Frozen>) -> Box<dyn Job> {
         let table_bytes = self.shared.settings.table_size.0;
-        Box::new(Flush::new(&self.shared, &self.versions, frozen, table_bytes))
+        let hand_over = self.index.as_ref().map(|index| index.hand_over());
+        Box::new(Flush::new(&self.shared, &self.versions, frozen, table_bytes, hand_over))
     }
 
     /// Answers what the index knows; where there is none, tables are searched.

@@ -33,29 +33,49 @@ fn claim_of(tables: &[Arc<Table>]) -> Claim {
 impl Indexed {
     /// With the `lines` of the index from before the lock of the tables was taken: what is entered
     /// loses live records only, and a table that they lack waits.
-    fn counts(&self, lines: &Lines, tables: &TableSet, oldest_read: Sequence) -> Counts {
+    fn counts(&self, lines: &Lines, tables: &TableSet, readable: &[Sequence]) -> Counts {
         let version = self.versions.current();
         let count = |table: &Arc<Table>| {
             let line = lines.get(&table.meta.number)?;
             let is_claimed = tables.claims.has_table(table.meta.number);
             let live = if planted(Planted::TableDroppedWithEntries) { 0 } else { line.live };
-            Some(Counted { table: Arc::clone(table), live, is_claimed })
+            Some(Counted { table: Arc::clone(table), live, kept: live, is_claimed })
         };
         let is_waiting = |table: &&Arc<Table>| !lines.contains_key(&table.meta.number);
         let all = || version.levels.tables().map(|(_, table)| table);
         let experiments = &self.shared.experiments;
-        Counts {
+        let newest = all().map(|table| table.meta.largest_sequence).max().unwrap_or_default();
+        let mut counts = Counts {
             tables: all().filter_map(count).collect(),
             waiting: all().filter(is_waiting).cloned().collect(),
-            newest: all().map(|table| table.meta.largest_sequence).max().unwrap_or_default(),
-            oldest_read,
+            past: readable.iter().copied().filter(|sequence| *sequence < newest).collect(),
             scattered: self.order.scattered(|number| version.levels.find(0, number).is_some()),
             order: experiments.merge_order.unwrap_or(MergeOrder::Sparsest),
             by_overlap: experiments.by_overlap.unwrap_or(true),
+        };
+        self.keep_for_readers(&mut counts);
+        counts
+    }
+
+    /// Counts as kept what readers of the past may see. What was dead when no such reader was is
+    /// seen by none that came later: those ask for what had replaced it already.
+    fn keep_for_readers(&self, counts: &mut Counts) {
+        let is_read = |it: &Counted| counts.is_read_in_the_past(&it.table.meta);
+        let are_read: Vec<_> = counts.tables.iter().map(is_read).collect();
+        let mut unread = self.unread.lock();
+        let before = std::mem::take(&mut *unread);
+        for (counted, is_read) in counts.tables.iter_mut().zip(are_read) {
+            let meta = &counted.table.meta;
+            if is_read {
+                counted.kept = before.get(&meta.number).copied().unwrap_or(meta.entries);
+            }
+            if !is_read || before.contains_key(&meta.number) {
+                unread.insert(meta.number, counted.kept);
+            }
         }
     }
 
-    /// The most useful job that can begin now. Where one waits for a snapshot, its end wakes the
+    /// The most useful job that can begin now. Where a snapshot keeps records, its end wakes the
     /// planner.
     pub fn plan(self: &Arc<Self>) -> Option<Box<dyn Job>> {
         let index = self.index.as_ref()?;
@@ -75,20 +95,18 @@ impl Indexed {
         if tables.claims.callers_wait() || tables.claims.has_levels() {
             return None;
         }
-        let mut counts = self.counts(&lines, &tables, self.versions.oldest_read());
+        let count = || self.counts(&lines, &tables, &self.versions.kept_readable());
+        let mut counts = count();
+        if counts.wait_for_reader() {
+            self.versions.await_end_of_snapshot();
+            counts = count();
+        }
         let (dead, chosen) = (counts.dead(), counts.choose());
         if dead.is_empty() && chosen.is_empty() {
-            if counts.scattered.len() > SCATTERED_MAX {
+            if counts.past.is_empty() && counts.scattered.len() > SCATTERED_MAX {
                 self.order.settled();
             }
             return None;
-        }
-        if counts.wait_for_reader() {
-            self.versions.await_end_of_snapshot();
-            counts.oldest_read = self.versions.oldest_read();
-            if counts.wait_for_reader() {
-                return None;
-            }
         }
         if !dead.is_empty() {
             let claimed = self.versions.claim(&mut tables, claim_of(&dead))?;
@@ -151,7 +169,7 @@ impl Indexed {
             let lines = index.lines();
             {
                 let mut tables = self.versions.tables();
-                let counts = self.counts(&lines, &tables, Sequence::ZERO);
+                let counts = self.counts(&lines, &tables, &self.versions.kept_readable());
                 let is_wanted =
                     |it: &&Counted| it.live > 0 && group.contains(&it.table.meta.number);
                 let wanted: Vec<_> = counts.tables.iter().filter(is_wanted).collect();

@@ -12,6 +12,7 @@ use crate::jobs::Step;
 use crate::merge::Merge;
 use crate::merge::Source;
 use crate::shared::Shared;
+use crate::table_set::handed::HandOver;
 use crate::table_set::manifest::Edit;
 use crate::table_set::table::TableMeta;
 use crate::versions::{Change, Versions};
@@ -34,12 +35,14 @@ pub(crate) struct Flush {
 }
 
 impl Flush {
-    /// Tables are closed at the first key after `table_bytes`.
+    /// Tables are closed at the first key after `table_bytes`. Hands over where their records lie,
+    /// if an index asks for it.
     pub fn new(
         shared: &Arc<Shared>,
         versions: &Arc<Versions>,
         frozen: Arc<Frozen>,
         table_bytes: u64,
+        hand_over: Option<&Arc<HandOver>>,
     ) -> Self {
         let cursor = MemtableCursor::new(Arc::clone(&frozen.memtable));
         let retention = Retention::new(versions.kept_readable(), None);
@@ -52,7 +55,10 @@ impl Flush {
             cache: Some(Arc::clone(&shared.cache)),
         };
         let merge = Merge::new(vec![Source::Memtable(cursor)]);
-        let rewrite = Rewrite::new(Arc::clone(&shared.files), merge, retention, output);
+        let mut rewrite = Rewrite::new(Arc::clone(&shared.files), merge, retention, output);
+        if let Some(hand_over) = hand_over {
+            rewrite = rewrite.handing_over(Arc::clone(hand_over));
+        }
         let (shared, versions) = (Arc::clone(shared), Arc::clone(versions));
         Self { shared, versions, frozen, rewrite }
     }
@@ -76,7 +82,8 @@ impl Flush {
             ..Edit::default()
         };
         let flushed = Some(Arc::clone(&self.frozen));
-        let change = Change { edit, flushed, ..Change::default() };
+        let handed = self.rewrite.take_handed();
+        let change = Change { edit, flushed, handed, ..Change::default() };
         let Self { shared, versions, rewrite, .. } = self;
         let count = || {
             shared.counts.flushed_bytes.add(bytes);

@@ -29,7 +29,7 @@ impl Leveled {
     /// The job that writes a frozen memtable to level 0.
     pub fn flush_job(self: &Arc<Self>, frozen: Arc<Frozen>) -> Box<dyn Job> {
         // One table a flush: level 0 is counted in tables.
-        Box::new(Flush::new(&self.shared, &self.versions, frozen, u64::MAX))
+        Box::new(Flush::new(&self.shared, &self.versions, frozen, u64::MAX, None))
     }
 
     /// The most useful compaction that can begin now.

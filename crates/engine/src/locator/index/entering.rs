@@ -1,5 +1,5 @@
-//! Entering a table: its records go through the index, in the order of the keys, the newest of each
-//! key.
+//! Entering tables: their records go through the index in one pass in the order of the keys, the
+//! newest of each key. Their writers have handed over where they lie; or else they are read.
 //!
 //! A step is a few runs of the tree, each of which is durable as a whole. What is not finished is
 //! begun anew, and changes nothing twice.
@@ -7,12 +7,13 @@
 use super::TableIndex;
 use crate::error::Result;
 use crate::jobs::{Job, Step};
+use crate::table_set::handed::Handed;
 use crate::table_set::table::Table;
 use crate::versions::Change;
 use std::sync::Arc;
-use thermocline_foundation::FileNumber;
+use thermocline_foundation::{FileNumber, Planted, planted};
 use thermocline_pmem::Entry;
-use thermocline_table::{ReadAhead, TableIterator, TableReader, Trailer};
+use thermocline_table::{BlockAddress, ReadAhead, TableIterator, TableReader, Trailer};
 
 /// Keys and bytes of keys of a step at most: some runs.
 const STEP_KEYS: usize = 256;
@@ -21,65 +22,134 @@ const STEP_KEY_BYTES: usize = 256 << 10;
 /// Keys, ascending, and their entries.
 type Records = Vec<(Vec<u8>, Entry)>;
 
-/// A table on its way into the index.
+/// Tables on their way into the index.
 #[derive(Debug)]
 pub(crate) struct Entering {
     index: Arc<TableIndex>,
+    sources: Vec<Source>,
+}
+
+/// A table, at the next of its records.
+#[derive(Debug)]
+struct Source {
     table: Arc<Table>,
-    /// At the next record; none before the first step.
-    at: Option<TableIterator>,
-    last_key: Option<Vec<u8>>,
+    records: Origin,
+}
+
+/// Where the records of a table come from.
+#[derive(Debug)]
+enum Origin {
+    /// Its writer, with how many are behind.
+    Writer(Handed, usize),
+    /// The table itself, which is read.
+    Table(Box<TableIterator>),
+    /// The table, before the first step.
+    Unopened,
 }
 
 impl Entering {
-    pub fn new(index: &Arc<TableIndex>, table: Arc<Table>) -> Self {
-        Self { index: Arc::clone(index), table, at: None, last_key: None }
+    /// All of `tables`, each with what its writer has handed over.
+    pub fn new(index: &Arc<TableIndex>, tables: Vec<(Arc<Table>, Option<Handed>)>) -> Self {
+        let source = |(table, handed): (Arc<Table>, Option<Handed>)| {
+            let records = handed.map_or(Origin::Unopened, |handed| Origin::Writer(handed, 0));
+            Source { table, records }
+        };
+        let sources = tables.into_iter().map(source).collect();
+        Self { index: Arc::clone(index), sources }
     }
 
-    /// Enters some records; the table does not wait any more once the last one is in.
+    /// Enters some records; the tables do not wait any more once the last one is in.
     pub fn step(&mut self) -> Result<Step> {
         self.index.require_room()?;
-        if self.at.is_none() {
-            let window_bytes = self.index.shared.settings.window_bytes(1);
-            let mut at = self.table.reader()?.iter(ReadAhead::Stream { window_bytes });
-            at.seek_to_first()?;
-            self.at = Some(at);
+        let window_bytes = self.index.shared.settings.window_bytes(self.sources.len());
+        for source in &mut self.sources {
+            source.open(window_bytes)?;
         }
         let (records, is_last) = self.gather()?;
-        let table = (self.table.meta.number, self.table.meta.entries);
-        let entered = self.index.tree.enter(table, &records, is_last);
+        let metas = self.sources.iter().map(|source| &source.table.meta);
+        let tables: Vec<_> = metas.map(|meta| (meta.number, meta.entries)).collect();
+        let entered = self.index.tree.enter_all(&tables, &records, is_last);
         entered.map_err(|error| self.index.named(&error))?;
         if !is_last {
             return Ok(Step::More);
         }
-        self.index.stop_waiting(self.table.meta.number);
+        let numbers: Vec<_> = tables.iter().map(|(number, _)| *number).collect();
+        self.index.stop_waiting(&numbers);
         Ok(Step::Done)
     }
 
     /// The next records, and whether they are the last.
     fn gather(&mut self) -> Result<(Records, bool)> {
-        let Some(at) = &mut self.at else { return Ok((Vec::new(), true)) };
-        let (mut records, mut bytes) = (Vec::new(), 0);
-        while at.valid() && records.len() < STEP_KEYS && bytes < STEP_KEY_BYTES {
-            // Of a key the newest version comes first.
-            if self.last_key.as_deref() != Some(at.key()) {
-                let key = at.key().to_vec();
-                bytes += key.len();
-                self.last_key = Some(key.clone());
-                let trailer = self.table.trailer(at.trailer());
-                records.push((key, entry_at(at, self.table.meta.number, trailer)?));
+        let (mut records, mut bytes) = (Records::new(), 0);
+        while records.len() < STEP_KEYS && bytes < STEP_KEY_BYTES {
+            let Some(key) = self.sources.iter().filter_map(Source::key).min() else { break };
+            let key = key.to_vec();
+            let mut newest: Option<Entry> = None;
+            for source in &mut self.sources {
+                // Of a key the newest version comes first.
+                while source.key() == Some(&key[..]) {
+                    let entry = source.entry()?;
+                    newest = newest.into_iter().chain(entry).max_by_key(|entry| entry.trailer);
+                    source.advance()?;
+                }
             }
-            at.next()?;
+            bytes += key.len();
+            records.extend(newest.map(|entry| (key, entry)));
         }
-        Ok((records, !at.valid()))
+        let is_last = self.sources.iter().all(|source| source.key().is_none());
+        if is_last && planted(Planted::LastRecordNotEntered) {
+            records.pop();
+        }
+        Ok((records, is_last))
     }
 }
 
-/// The entry of the record that `at` is at.
-fn entry_at(at: &TableIterator, table: FileNumber, trailer: Trailer) -> Result<Entry> {
-    let address = at.block_address()?;
-    let (block_offset, block_bytes) = (address.offset, address.len);
-    Ok(Entry { trailer: trailer.word(), table, block_offset, block_bytes })
+impl Source {
+    fn open(&mut self, window_bytes: u32) -> Result<()> {
+        if matches!(self.records, Origin::Unopened) {
+            let mut at = self.table.reader()?.iter(ReadAhead::Stream { window_bytes });
+            at.seek_to_first()?;
+            self.records = Origin::Table(Box::new(at));
+        }
+        Ok(())
+    }
+
+    /// The key of the next record; none behind the last.
+    fn key(&self) -> Option<&[u8]> {
+        match &self.records {
+            Origin::Writer(handed, at) => handed.places.get(*at).map(|(key, ..)| key),
+            Origin::Table(at) => at.valid().then(|| at.key()),
+            Origin::Unopened => None,
+        }
+    }
+
+    /// The entry of the next record; none behind the last.
+    fn entry(&self) -> Result<Option<Entry>> {
+        let (stored, block) = match &self.records {
+            Origin::Writer(handed, at) => match handed.places.get(*at) {
+                Some((_, stored, block)) => (stored, block),
+                None => return Ok(None),
+            },
+            Origin::Table(at) if at.valid() => (at.trailer(), at.block_address()?),
+            Origin::Table(_) | Origin::Unopened => return Ok(None),
+        };
+        Ok(Some(entry_of(self.table.meta.number, self.table.trailer(stored), block)))
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        match &mut self.records {
+            Origin::Writer(_, at) => *at += 1,
+            Origin::Table(at) => at.next()?,
+            Origin::Unopened => {}
+        }
+        Ok(())
+    }
+}
+
+/// The entry of a record in a block of `table`.
+fn entry_of(table: FileNumber, trailer: Trailer, block: BlockAddress) -> Entry {
+    let (block_offset, block_bytes) = (block.offset, block.len);
+    Entry { trailer: trailer.word(), table, block_offset, block_bytes }
 }
 
 /// Enters tables before the edit that adds them is durable: a planted bug.
@@ -89,7 +159,7 @@ pub(super) fn enter_early(index: &TableIndex, change: &Change) -> Result<()> {
         let reader = Arc::new(TableReader::open(file, Arc::clone(&index.shared.cache))?);
         let mut at = reader.iter(ReadAhead::Stream { window_bytes: 32 << 10 });
         at.seek_to_first()?;
-        let entry = entry_at(&at, meta.number, at.trailer())?;
+        let entry = entry_of(meta.number, at.trailer(), at.block_address()?);
         let records = [(at.key().to_vec(), entry)];
         let entered = index.tree.enter((meta.number, meta.entries), &records, false);
         entered.map_err(|error| index.named(&error))?;

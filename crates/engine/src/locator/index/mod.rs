@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   edit of the tables -> a new table waits -> entering.rs -> look-ups ask the index alone
+//!   writer of the table -> where records lie ----^   in memory; without it the table is read
 //! ```
 //! 1. A table waits from the moment of its edit until all its records went through the index, by
 //!    the tree's one rule: the newest trailer stays. The rule needs no order and may be repeated,
@@ -27,6 +28,7 @@ mod source;
 use crate::error::{Error, ErrorKind, Result};
 use crate::jobs::Job;
 use crate::shared::Shared;
+use crate::table_set::handed::{HandOver, Handed};
 use crate::table_set::levels::{Levels, Located};
 use crate::table_set::table::Table;
 use crate::versions::{Change, Switch};
@@ -47,6 +49,9 @@ use thermocline_table::{BlockAddress, Trailer};
 
 /// The part of a region that the index keeps for deletes, and for merges that make room.
 const OF_DELETES: u64 = 64;
+
+/// Tables that one pass enters at most.
+const PASS_TABLES: usize = 8;
 
 /// The tables of now.
 #[derive(Clone, Debug, Default)]
@@ -78,6 +83,9 @@ pub(crate) struct TableIndex {
     tables: ArcSwap<Tables>,
     /// Waiting tables that a job enters, or is about to.
     claimed: Mutex<BTreeSet<FileNumber>>,
+    /// Where the records of tables lie, as their writers say, until a job enters them.
+    handed: Mutex<BTreeMap<FileNumber, Handed>>,
+    hand_over: Arc<HandOver>,
     /// Tables up to this number waited when the store was opened: writers are not slowed by them.
     rebuilt: FileNumber,
     /// No tombstone was taken out of the index that is newer.
@@ -256,18 +264,28 @@ impl TableIndex {
         self.is_stuck.load(Ordering::Relaxed)
     }
 
-    /// The job that enters the oldest table that waits and that no other job has.
+    /// The job that enters the oldest tables that wait and that no other job has. Several go in by
+    /// one pass: a leaf that has keys of more than one changes once.
     pub fn plan(self: &Arc<Self>) -> Option<Box<dyn Job>> {
         // The end of a memtable gives room, and so does a merge; both wake the lane.
         if !self.has_room() || self.tables.load().waiting.is_empty() {
             return None;
         }
         let mut claimed = self.claimed.lock();
+        let tables = self.tables.load();
         let is_free = |table: &&Arc<Table>| !claimed.contains(&table.meta.number);
-        let table = Arc::clone(self.tables.load().waiting.iter().find(is_free)?);
-        claimed.insert(table.meta.number);
-        let reserved = Reserved::new(self, vec![table.meta.number]);
-        Some(Box::new(EnterJob::new(Entering::new(self, table), reserved)))
+        let chosen: Vec<_> = tables.waiting.iter().filter(is_free).take(PASS_TABLES).collect();
+        let numbers: Vec<_> = chosen.iter().map(|table| table.meta.number).collect();
+        if numbers.is_empty() {
+            return None;
+        }
+        claimed.extend(&numbers);
+        let reserved = Reserved::new(self, numbers);
+        let mut handed = self.handed.lock();
+        let with_places =
+            |table: &Arc<Table>| (Arc::clone(table), handed.remove(&table.meta.number));
+        let entering = Entering::new(self, chosen.into_iter().map(with_places).collect());
+        Some(Box::new(EnterJob::new(entering, reserved)))
     }
 
     /// Keeps tables that are about to be added from the lane of the index: the caller enters them.
@@ -276,10 +294,10 @@ impl TableIndex {
         Reserved::new(self, numbers)
     }
 
-    /// All records of `table` went through the index.
-    fn stop_waiting(&self, table: FileNumber) {
-        self.change(|tables| tables.waiting.retain(|waiting| waiting.meta.number != table));
-        self.entered_tables.fetch_add(1, Ordering::Relaxed);
+    /// All records of these tables went through the index.
+    fn stop_waiting(&self, numbers: &[FileNumber]) {
+        self.change(|tables| tables.waiting.retain(|table| !numbers.contains(&table.meta.number)));
+        self.entered_tables.fetch_add(numbers.len() as u64, Ordering::Relaxed);
         self.tell_writers();
         self.shared.announce();
     }
@@ -332,6 +350,17 @@ impl TableIndex {
         Ok(())
     }
 
+    /// The memory of what writers hand over.
+    pub fn hand_over(&self) -> &Arc<HandOver> {
+        &self.hand_over
+    }
+
+    /// Keeps what the writers of new tables have handed over. Nothing is entered before the tables
+    /// wait.
+    pub fn take(&self, change: &mut Change) {
+        self.handed.lock().append(&mut change.handed);
+    }
+
     /// New tables wait from here on.
     pub fn before_switch(&self, switch: &Switch<'_>) {
         let edit = &switch.change.edit;
@@ -363,6 +392,7 @@ impl TableIndex {
             tables.all.retain(|number, _| !gone.contains(number));
             tables.waiting.retain(|table| !gone.contains(&table.meta.number));
         });
+        self.handed.lock().retain(|number, _| !gone.contains(number));
         for number in gone {
             if let Err(error) = self.tree.forget(number) {
                 tracing::warn!(%error, "a table stays in the register of the index");

@@ -8,12 +8,16 @@ use super::{TableIndex, Tables};
 use crate::error::{Error, Result};
 use crate::limits::MEMTABLES;
 use crate::shared::Shared;
+use crate::table_set::handed::HandOver;
 use crate::table_set::levels::Levels;
 use std::sync::Arc;
 use thermocline_foundation::FileNumber;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64};
 use thermocline_foundation::sync::{ArcSwap, Mutex};
 use thermocline_pmem::{Geometry, Tree};
+
+/// Of the memory the part that may hold where records lie which are to be entered.
+const HANDED_SHARE: u64 = 16;
 
 /// Bytes of a region that the index leaves to memtables: one is made at an opening before those of
 /// the life before are freed.
@@ -53,6 +57,8 @@ impl TableIndex {
             tree,
             tables: ArcSwap::from_pointee(tables),
             claimed: Mutex::default(),
+            handed: Mutex::default(),
+            hand_over: Arc::new(HandOver::new(shared.settings.memory.0 / HANDED_SHARE)),
             rebuilt: rebuilt.unwrap_or(FileNumber(0)),
             removed: AtomicU64::new(0),
             removals: AtomicU64::new(0),

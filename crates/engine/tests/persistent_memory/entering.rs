@@ -1,0 +1,99 @@
+//! The preset `indexed`: what a table's writer hands over to the index, and what is read instead.
+
+use crate::hooked::{Call, HookedDevices};
+use crate::indexed::{State, check, churn, create, indexed, key, put};
+use crate::support::{HOME, Machine, stepped};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use thermocline::{Db, Environment};
+use thermocline_foundation::random::Random;
+
+/// An environment of `machine` that counts reads of tables.
+fn counting(machine: &Machine) -> (Environment, Arc<AtomicU64>) {
+    let reads = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&reads);
+    let hook = move |call: Call, _: &Path, name: &str| {
+        if call == Call::Read && name.ends_with(".table") {
+            count.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    };
+    let devices = HookedDevices::new(Arc::new(machine.devices.clone()), Arc::new(hook));
+    (stepped(Arc::new(devices), &machine.regions), reads)
+}
+
+fn waiting(db: &Db) -> u64 {
+    db.stats().index.unwrap().waiting_tables
+}
+
+#[test]
+fn what_was_flushed_is_entered_without_a_read_of_its_table() {
+    let machine = Machine::new();
+    let (environment, reads) = counting(&machine);
+    let db = environment.create(Path::new(HOME), &indexed()).unwrap();
+    let mut state = State::new();
+    // Nothing is replaced, so nothing is merged.
+    for round in 0..5 {
+        (0..400).for_each(|number| put(&db, &mut state, round * 400 + number, round));
+        db.flush().unwrap();
+        db.settle().unwrap();
+    }
+    assert_eq!((waiting(&db), reads.load(Relaxed)), (0, 0));
+    check(&db, &state, 2000);
+    assert!(reads.load(Relaxed) > 0);
+}
+
+#[test]
+fn a_merge_reads_what_it_merges_and_not_what_it_has_written() {
+    let machine = Machine::new();
+    let (db, mut state) = (create(&machine), State::new());
+    (0..900).for_each(|number| put(&db, &mut state, number, 1));
+    db.flush().unwrap();
+    db.settle().unwrap();
+    let machine = machine.killed(db);
+    let (environment, reads) = counting(&machine);
+    let db = environment.open(Path::new(HOME)).unwrap();
+    let before = crate::indexed::tables(&db);
+    db.compact_range(None, None, &mut |_| {}).unwrap();
+    db.settle().unwrap();
+    // Of each table its end, its index and all of its data, which a window holds.
+    let merged = reads.load(Relaxed);
+    assert!(merged > 0 && merged <= before * 8, "{merged} reads of {before} tables");
+    check(&db, &state, 900);
+}
+
+#[test]
+fn tables_for_which_there_is_no_memory_are_read() {
+    let machine = Machine::new();
+    let (environment, reads) = counting(&machine);
+    let db = environment.create(Path::new(HOME), &indexed()).unwrap();
+    let mut state = State::new();
+    // Long keys and no values.
+    let long = |number: u64| [key(number), vec![b'k'; 300]].concat();
+    for number in 0..1000 {
+        db.put(long(number), "").unwrap();
+        state.insert(long(number), Vec::new());
+    }
+    db.flush().unwrap();
+    db.settle().unwrap();
+    assert!(waiting(&db) == 0 && reads.load(Relaxed) > 0);
+    for (key, value) in &state {
+        assert_eq!(db.get(key).unwrap().as_deref(), Some(&value[..]));
+    }
+    assert!(db.verify(&mut |_| {}).unwrap().is_ok());
+}
+
+#[test]
+fn what_was_handed_over_is_read_after_a_kill() {
+    let machine = Machine::new();
+    let (db, mut state) = (create(&machine), State::new());
+    churn(&db, &mut state, &mut Random::new(41), 0..3);
+    assert!(waiting(&db) > 0, "a table was entered before the kill");
+    let machine = machine.killed(db);
+    let (environment, reads) = counting(&machine);
+    let db = environment.open(Path::new(HOME)).unwrap();
+    db.settle().unwrap();
+    assert!(waiting(&db) == 0 && reads.load(Relaxed) > 0);
+    check(&db, &state, 1000);
+}
