@@ -424,7 +424,7 @@ pub fn plan(first: u64, seeds: u64) -> Vec<Task> {
             // what is in flight take a history ten minutes and more: the long form has them.
             let crash = if nth.is_multiple_of(8) && !is_hybrid(seed) { 2 } else { 3 };
             add(Suite::Crash, 1, crash);
-            add(Suite::Drills, 5, 1);
+            add(Suite::Drills, 5, 2);
             add(Suite::Transactions, 2, 1);
             if is_hybrid(seed) {
                 add(Suite::Errors, 1, 64);

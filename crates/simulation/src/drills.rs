@@ -110,23 +110,22 @@ fn put(life: &Life, known: &RwLock<Known>, number: usize) -> thermocline::Result
 
 /// Carries out `drill` on the database of `seed` in `phase`.
 pub fn run(seed: u64, drill: Drill, phase: Phase) -> Result<(), Violation> {
-    match drill {
-        Drill::Cache => cache::run(seed, phase),
-        _ => on_a_tier(seed, drill, phase),
-    }
-}
-
-fn on_a_tier(seed: u64, drill: Drill, phase: Phase) -> Result<(), Violation> {
-    let (life, known) = life_at(seed, phase)?;
-    let tiers = life.db().settings().tiers.len();
-    let tier = Path::new(TIERS[mix(seed) as usize % tiers]);
+    type OnALife<'a> = &'a dyn Fn(Life, &RwLock<Known>, &Path) -> Result<(), Violation>;
+    let on_a_life = |carry_out: OnALife<'_>| {
+        let (life, known) = life_at(seed, phase)?;
+        let tiers = life.db().settings().tiers.len();
+        carry_out(life, &known, Path::new(TIERS[mix(seed) as usize % tiers]))
+    };
     match drill {
         Drill::Missing | Drill::Swapped | Drill::Foreign | Drill::OlderClone => {
-            refused(life, &known, drill, tier, tiers)
+            on_a_life(&|life, known, tier| refused(life, known, drill, tier))
         }
-        Drill::Full | Drill::Slow | Drill::Vanishing => live(life, &known, drill, tier),
-        Drill::Reshaped => reshape::run(life, &known),
-        Drill::ReadOnly | Drill::Cache => read_only(life, &known),
+        Drill::Full | Drill::Slow | Drill::Vanishing => {
+            on_a_life(&|life, known, tier| live(life, known, drill, tier))
+        }
+        Drill::ReadOnly => on_a_life(&|life, known, _| read_only(life, known)),
+        Drill::Reshaped => on_a_life(&|life, known, _| reshape::run(life, known)),
+        Drill::Cache => cache::run(seed, phase),
     }
 }
 
@@ -136,9 +135,9 @@ fn refused(
     known: &RwLock<Known>,
     drill: Drill,
     tier: &Path,
-    tiers: usize,
 ) -> Result<(), Violation> {
     let seed = life.seed;
+    let tiers = life.db().settings().tiers.len();
     let mut older = life.machine.devices.look(|world| world.after(Loss::None));
     if drill == Drill::OlderClone {
         // The clone is older by a closing and an opening at least.
