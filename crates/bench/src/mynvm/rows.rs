@@ -301,8 +301,8 @@ fn dictionaries() -> Vec<Row> {
     DATA.into_iter().flat_map(both).collect()
 }
 
-/// Figure 21: pages of a device as fast as Optane, and of a usual drive, waited for in each way over
-/// being told.
+/// Figure 21: pages of a device as fast as Optane, and of a usual drive, waited for in each way
+/// over being told.
 fn waits() -> Vec<Row> {
     let measures = [("mean", READ_MEAN), ("p99", READ_P99), ("processor", PROCESSOR)];
     let of = |prefix: &str, profile: &str, threads: u32| {
