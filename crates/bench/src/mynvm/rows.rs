@@ -110,9 +110,14 @@ const READ_P99: Measure = Measure {
     of: |measured| measured.latency.get("all").map(|latency| latency.p99_us),
 };
 
-const SLOW_READS: Measure =
-    Measure { unit: "slow reads/op", is_cost: true, of: |measured| measured.slow_reads_per_op };
-
+const SLOW_READS: Measure = Measure {
+    unit: "slow reads/op",
+    is_cost: true,
+    of: |measured| {
+        let slow = measured.traffic.tiers.last()?;
+        Some(slow.reads as f64 / measured.operations.max(1) as f64)
+    },
+};
 const SLOW_BYTES: Measure = Measure {
     unit: "slow B read/op",
     is_cost: true,
