@@ -18,8 +18,8 @@ constexpr int kMappedMax = sizeof(void*) >= 8 ? 1000 : 0;
 
 std::atomic<int> mapped{0};
 
-// Maps the file at `place` at `address`, or where the system likes; `*len` 0 takes the file's.
-void* Map(const std::string& place, void* address, size_t* len, int* error) {
+// Maps the file at `place`. `*len` is its length, which has to be that unless it is 0.
+void* Map(const std::string& place, size_t* len, int* error) {
   *error = 0;
   const int file = open(place.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) {
@@ -34,8 +34,7 @@ void* Map(const std::string& place, void* address, size_t* len, int* error) {
     *error = ESTALE;
   } else if (found.st_size > 0) {
     *len = static_cast<size_t>(found.st_size);
-    const int where = address == nullptr ? 0 : MAP_FIXED;
-    bytes = mmap(address, *len, PROT_READ, MAP_SHARED | where, file, 0);
+    bytes = mmap(nullptr, *len, PROT_READ, MAP_SHARED, file, 0);
     if (bytes == MAP_FAILED) *error = errno;
   }
   close(file);
@@ -48,7 +47,7 @@ std::unique_ptr<Mapping> Mapping::Of(const std::string& place, int* error) {
   *error = 0;
   if (mapped.fetch_add(1) < kMappedMax) {
     size_t len = 0;
-    void* bytes = Map(place, nullptr, &len, error);
+    void* bytes = Map(place, &len, error);
     if (bytes != nullptr) {
       return std::unique_ptr<Mapping>(new Mapping(static_cast<const char*>(bytes), len));
     }
@@ -65,7 +64,13 @@ Mapping::~Mapping() {
 int Mapping::MoveTo(const std::string& place) {
   int error = 0;
   size_t len = len_;
-  Map(place, const_cast<char*>(bytes_), &len, &error);
+  // Elsewhere first: what the place's file system refuses, it refuses while the old bytes are there.
+  void* const bytes = Map(place, &len, &error);
+  if (bytes == nullptr) return error;
+  void* const old = const_cast<char*>(bytes_);
+  if (mremap(bytes, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, old) == old) return 0;
+  error = errno;
+  munmap(bytes, len);
   return error;
 }
 

@@ -4,7 +4,8 @@
 //   place     fast/2-84.000086.ldb   then   slow/3-12.000086.ldb
 //
 // 1. An address that was handed out holds the same bytes until the mapping goes: another place is
-//    mapped over the one before, in one call, and only where the file there is as long.
+//    mapped elsewhere, and only where the file there is as long; then that mapping is moved over the
+//    one before, in one call.
 // 2. A file is mapped as LevelDB does it: up to 1,000 at a time, on 64 bits, and none that is empty.
 //
 // Threads: any number read; one moves.
@@ -24,7 +25,8 @@ class Mapping {
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
-  // Maps the same bytes at another place. Gives the system's error, or 0; nothing changes then.
+  // Maps the same bytes at another place. Gives 0, or the system's error, and nothing has
+  // changed.
   int MoveTo(const std::string& place);
 
   const char* bytes() const { return bytes_; }

@@ -131,16 +131,6 @@ pub enum Operation {
     Sync,
 }
 
-impl Operation {
-    /// Bytes that are moved.
-    pub fn bytes(&self) -> usize {
-        match self {
-            Self::Read { buffer, .. } | Self::Write { buffer, .. } => buffer.len(),
-            Self::Sync => 0,
-        }
-    }
-}
-
 /// One operation on one file.
 #[derive(Debug)]
 pub struct Request {

@@ -339,6 +339,12 @@ fn finish(arguments: &Arguments, report: &Report) -> ExitCode {
     } else {
         print_table(report);
     }
+    let is_one_point = arguments.item.is_some() && arguments.suite == [Suite::Crash];
+    if is_one_point && report.failures.is_empty() && report.tally.all_images() == 0 {
+        let points = report.tally.crash_points;
+        eprintln!("simulate: no crash point has this number; there are {points}, from 0 on");
+        return ExitCode::FAILURE;
+    }
     if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

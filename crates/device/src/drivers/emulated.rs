@@ -18,7 +18,7 @@
 //! Threads: as the contract says; the device is one, however many queues there are.
 
 use super::model::{Access, DeviceModel, Position, Schedule};
-use super::waiting::{ASK_NS_MAX, Means, Waiting};
+use super::waiting::{ASK_NS_MAX, Awaited, Means, Waiting};
 use crate::driver::{
     Completion, DeviceCounts, DirectoryId, DirectoryLock, Driver, Entry, Handle, HostUse,
     Operation, Queue, Request, Space,
@@ -49,12 +49,12 @@ struct Device {
     means: Means,
 }
 
-/// A request of so many bytes that was asked for and will be done.
+/// A request that was asked for and will be done.
 #[derive(Clone, Copy, Debug)]
 struct Booking {
     asked_ns: u64,
     due_ns: u64,
-    bytes: usize,
+    awaited: Awaited,
 }
 
 impl EmulatedDriver {
@@ -111,14 +111,14 @@ impl Device {
             }
             Operation::Sync => Access::Sync,
         };
-        let (asked_ns, bytes) = (self.clock.now_ns(), operation.bytes());
-        Booking { asked_ns, due_ns: self.schedule.schedule(asked_ns, access), bytes }
+        let (asked_ns, awaited) = (self.clock.now_ns(), Awaited::from(operation));
+        Booking { asked_ns, due_ns: self.schedule.schedule(asked_ns, access), awaited }
     }
 
     /// Waits until the request is done, in the way that callers of this device wait.
     fn wait_for(&self, booking: Booking) {
-        let Booking { asked_ns, due_ns, bytes } = booking;
-        let Some(pause_ns) = self.means.pause_ns(self.waiting, bytes) else {
+        let Booking { asked_ns, due_ns, awaited } = booking;
+        let Some(pause_ns) = self.means.pause_ns(self.waiting, awaited) else {
             return self.wait_until(due_ns);
         };
         let now_ns = self.clock.now_ns();
@@ -136,7 +136,7 @@ impl Device {
             self.clock.pause();
             now_ns = self.clock.now_ns();
         }
-        self.means.observe(bytes, now_ns - asked_ns, at_once);
+        self.means.observe(awaited, now_ns - asked_ns, at_once);
     }
 
     fn wait_until(&self, due_ns: u64) {

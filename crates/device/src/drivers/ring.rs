@@ -24,7 +24,7 @@
 use super::disk::{self, DiskFile};
 use super::emulated::sharpen_timer;
 use super::owner_process::{OwnerProcess, PerProcess};
-use super::waiting::{ASK_NS_MAX, Means, Waiting};
+use super::waiting::{ASK_NS_MAX, Awaited, Means, Waiting};
 use crate::buffer::Buffer;
 use crate::driver::{Completion, Handle, Operation, Queue, Request};
 use crate::error::Result;
@@ -84,11 +84,20 @@ pub(crate) struct Asking {
     pub(crate) clock: Arc<dyn Clock>,
 }
 
+/// Requests that were handed in together.
+#[derive(Clone, Copy)]
+struct Batch {
+    started_ns: u64,
+    /// What its first request is.
+    first: Awaited,
+    /// There is no other, so how long it takes says something of it.
+    is_single: bool,
+}
+
 /// A caller that asks.
 struct Caller {
-    /// The newest batch was started then, and its first request has so many bytes.
-    started_ns: u64,
-    bytes: usize,
+    /// The newest batch.
+    batch: Batch,
     /// When it asked for the first time, and whether it has asked again.
     first_ns: Option<u64>,
     again: bool,
@@ -97,11 +106,12 @@ struct Caller {
 impl Asking {
     /// Lets time pass before `caller` asks again; false where it is to wait until it is told.
     fn pause(&self, caller: &mut Caller) -> bool {
-        let Some(pause_ns) = self.means.pause_ns(self.waiting, caller.bytes) else { return false };
+        let Batch { started_ns, first, .. } = caller.batch;
+        let Some(pause_ns) = self.means.pause_ns(self.waiting, first) else { return false };
         let now_ns = self.clock.now_ns();
         match caller.first_ns {
             None => {
-                let from_ns = caller.started_ns.saturating_add(pause_ns);
+                let from_ns = started_ns.saturating_add(pause_ns);
                 if from_ns > now_ns {
                     sharpen_timer();
                     self.clock.sleep(Duration::from_nanos(from_ns - now_ns));
@@ -120,9 +130,10 @@ impl Asking {
 
     /// What `caller` waited for is done.
     fn done(&self, caller: &Caller) {
-        if caller.first_ns.is_some() {
-            let took_ns = self.clock.now_ns().saturating_sub(caller.started_ns);
-            self.means.observe(caller.bytes, took_ns, !caller.again);
+        let Batch { started_ns, first, is_single } = caller.batch;
+        if is_single && caller.first_ns.is_some() {
+            let took_ns = self.clock.now_ns().saturating_sub(started_ns);
+            self.means.observe(first, took_ns, !caller.again);
         }
     }
 }
@@ -139,8 +150,7 @@ pub(crate) struct RingQueue {
     /// A forked child shares the ring's memory, and would take away its parent's completions.
     owner: OwnerProcess,
     asking: Option<Arc<Asking>>,
-    /// When the newest batch was started, and the bytes of its first request.
-    newest: (u64, usize),
+    newest: Batch,
 }
 
 impl RingQueue {
@@ -157,7 +167,7 @@ impl RingQueue {
             refused: false,
             owner: OwnerProcess::current(),
             asking,
-            newest: (0, 0),
+            newest: Batch { started_ns: 0, first: Awaited::Durable, is_single: false },
         })
     }
 
@@ -235,8 +245,7 @@ impl RingQueue {
     /// Moves completions out of the ring, waiting until at least `at_least` have been moved.
     fn collect(&mut self, at_least: usize) {
         let before = self.finished.len();
-        let (started_ns, bytes) = self.newest;
-        let mut caller = Caller { started_ns, bytes, first_ns: None, again: false };
+        let mut caller = Caller { batch: self.newest, first_ns: None, again: false };
         loop {
             while let Some(event) = self.next_event() {
                 self.complete(&event);
@@ -343,7 +352,11 @@ fn conclude(slot: &mut Slot, answer: i32) -> Result<usize> {
 impl Queue for RingQueue {
     fn submit(&mut self, requests: &mut Vec<Request>) {
         if let (Some(asking), Some(first)) = (&self.asking, requests.first()) {
-            self.newest = (asking.clock.now_ns(), first.operation.bytes());
+            self.newest = Batch {
+                started_ns: asking.clock.now_ns(),
+                first: Awaited::from(&first.operation),
+                is_single: requests.len() == 1,
+            };
         }
         for request in requests.drain(..) {
             while self.free.is_empty() && !self.refused {

@@ -188,6 +188,8 @@ impl<'a> Shares<'a> {
 /// Bytes that one of a scan's table iterators reads at once, at most: all of them together, three
 /// windows each, take a thirty-second of the memory budget, or the scan's part of an eighth where
 /// more than four scans are open. `single_tables` have an iterator each, beside one for each level.
+/// Scans that are open already keep their windows: of hundreds each takes little, and all of them
+/// about half of the budget.
 fn scan_window_bytes(memory_bytes: u64, single_tables: usize, open_scans: usize) -> u32 {
     let windows = 3 * (single_tables + LEVELS) as u64;
     let scan_bytes = memory_bytes / 8 / open_scans.max(4) as u64;

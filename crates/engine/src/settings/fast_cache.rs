@@ -164,9 +164,12 @@ impl Default for FastCacheSettings {
 }
 
 /// Least and most of the capacity, where it is not 0.
-const CAPACITY_BYTES: (u64, u64) = (1 << 20, 2 << 40);
+const CAPACITY_BYTES: (u64, u64) = (1 << 20, FastCacheSettings::BYTES_MAX);
 
 impl FastCacheSettings {
+    /// Most bytes of the cache: what its look-up tells places apart in.
+    pub(crate) const BYTES_MAX: u64 = 2 << 40;
+
     /// Least bytes of a file.
     pub(crate) const FILE_BYTES_MIN: u64 = 64 << 10;
 

@@ -43,6 +43,9 @@ const WINDOW_BYTES_MIN: u64 = 32 << 10;
 /// across, and the one being read.
 const WINDOWS: u64 = 3;
 
+/// What a cache on tier 0 that names no size takes of the memory at most: one part in so many.
+const COPIES_SHARE: u64 = 8;
+
 /// What a block of the cache on tier 0 takes of memory, where it is looked up and where its
 /// admission is decided.
 const LOOKUP_BYTES: u64 = 10;
@@ -109,13 +112,25 @@ impl Settings {
     /// Bytes of memory that look-up and admission of the cache on tier 0 take, which the one in
     /// memory gives up.
     fn fast_cache_memory_bytes(&self) -> u64 {
+        let blocks = self.fast_cache_bytes() / self.stored_block_bytes().max(1);
+        blocks * self.copied_block_memory_bytes()
+    }
+
+    /// What the cache on tier 0 may come to where its look-up and admission are to leave
+    /// seven eighths of the memory to others.
+    pub(crate) fn fast_cache_bytes_by_memory(&self) -> u64 {
+        self.memory.0 / COPIES_SHARE / self.copied_block_memory_bytes() * self.stored_block_bytes()
+    }
+
+    /// Bytes of memory that a block of the cache on tier 0 takes.
+    fn copied_block_memory_bytes(&self) -> u64 {
         let FastCacheSettings { admission, simulated_percent, .. } = self.fast_cache;
-        let of_admission = match admission {
-            Admission::SimulatedLru => SIMULATED_KEY_BYTES * u64::from(simulated_percent) / 100,
-            Admission::SecondAccess | Admission::Frequency => SKETCH_BYTES,
-            Admission::Always => 0,
-        };
-        self.fast_cache_bytes() / self.stored_block_bytes().max(1) * (LOOKUP_BYTES + of_admission)
+        LOOKUP_BYTES
+            + match admission {
+                Admission::SimulatedLru => SIMULATED_KEY_BYTES * u64::from(simulated_percent) / 100,
+                Admission::SecondAccess | Admission::Frequency => SKETCH_BYTES,
+                Admission::Always => 0,
+            }
     }
 
     /// Bytes that a merge reads at a time from each of `inputs`.

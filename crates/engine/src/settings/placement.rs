@@ -1,7 +1,7 @@
 //! Where the tables of the preset `leveled` go: the setting's word, its figures, and the policy
 //! that they make.
 
-use super::fast_cache::CacheCapacity;
+use super::fast_cache::{CacheCapacity, FastCacheSettings};
 use super::{Preset, Settings};
 use crate::error::{Error, Result};
 use crate::limits::LEVELS;
@@ -87,12 +87,14 @@ impl Settings {
         ByLevelSettings { log_reserve, cache_reserve, cache_takes_rest }
     }
 
-    /// Bytes of tier 0 that a cache of blocks may come to, as far as settings say.
+    /// Bytes of tier 0 that a cache of blocks may come to, as far as settings say. One that takes
+    /// what the levels leave is no larger than the memory has room to look up.
     pub(crate) fn fast_cache_bytes(&self) -> u64 {
         match self.fast_cache.capacity {
             CacheCapacity::Bytes(bytes) => bytes.0,
             CacheCapacity::Auto if self.cache_takes_rest() && self.is_tiered() => {
-                self.tiers[0].capacity.0
+                let most = FastCacheSettings::BYTES_MAX.min(self.fast_cache_bytes_by_memory());
+                self.tiers[0].capacity.0.min(most)
             }
             CacheCapacity::Auto => 0,
         }

@@ -183,6 +183,17 @@ fn a_cache_of_what_the_levels_leave_is_a_word_for_leveled_alone() {
     assert!(tiered.by_level().cache_takes_rest);
     let without = Settings { fast_cache: FastCacheSettings::default(), ..tiered.clone() };
     assert!(tiered.division().cache_bytes < without.division().cache_bytes);
+    let with_tier = |bytes| {
+        let tiers = vec![Tier::new("/fast", bytes), tiered.tiers[1].clone()];
+        Settings { memory: ByteSize::mib(256), tiers, ..tiered.clone() }
+    };
+    let large = with_tier(ByteSize::gib(1 << 10));
+    let memory = large.fast_cache_bytes() / large.stored_block_bytes() * 30;
+    assert!((31 << 20..=32 << 20).contains(&memory), "{memory} B of memory look the cache up");
+    let without = Settings { fast_cache: FastCacheSettings::default(), ..large.clone() };
+    assert!(large.division().cache_bytes > without.division().cache_bytes / 2);
+    let huge = Settings { memory: ByteSize::gib(1 << 10), ..with_tier(ByteSize::gib(8 << 10)) };
+    assert_eq!(huge.fast_cache_bytes(), 2 << 40);
     read(&format!("preset = 'leveled'\nplacement = 'log_only'\n{auto}")).unwrap();
     for others in ["preset = 'hybrid'", "preset = 'leveled'\nplacement = 'bandwidth'"] {
         let error = read(&format!("{others}\n{auto}")).unwrap_err().to_string();
