@@ -160,7 +160,7 @@ fn check_seeks(table: &Arc<TableReader>, rows: &[Row], extra: &[Vec<u8>], mode: 
 }
 
 /// The writer says of each key what a walk finds.
-fn check_places(rows: &[Row], options: TableOptions) {
+fn check_places(rows: &[Row], options: &TableOptions) {
     let placed = |bytes_max: u64| {
         let file = new_file(7);
         let mut writer = TableWriter::new(Arc::clone(&file), options.clone()).placing(bytes_max);
@@ -199,7 +199,7 @@ proptest! {
     ) {
         let (file, summary) = write(&rows, options.clone());
         prop_assert_eq!(summary.entries, rows.len() as u64);
-        check_places(&rows, options);
+        check_places(&rows, &options);
         prop_assert_eq!(summary.smallest_key, rows.first().map_or(Vec::new(), |row| row.0.clone()));
         prop_assert_eq!(summary.largest_key, rows.last().map_or(Vec::new(), |row| row.0.clone()));
         let table = open(&file).unwrap();
