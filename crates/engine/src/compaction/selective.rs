@@ -378,7 +378,7 @@ mod tests {
         let tombstones: Row = (("a", "f"), 100, 50, 100, (11, 20));
         assert_eq!(beside(&[tombstones], &[]).1, [1]);
         assert_eq!(beside(&[tombstones], &[5]).1, [0u64; 0]);
-        assert_eq!(beside(&[tombstones], &[30]).1, [0u64; 0]);
+        assert_eq!(beside(&[tombstones], &[30]).1, [1]);
     }
 
     #[test]
