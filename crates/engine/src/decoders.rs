@@ -28,6 +28,7 @@ pub fn sample_edit() -> Vec<u8> {
         bytes: 1 << 33,
         entries: 1000,
         deletes: 10,
+        older_versions: 0,
         smallest_key: Vec::new(),
         largest_key: vec![0xff; 40],
         smallest_sequence: Sequence(1),

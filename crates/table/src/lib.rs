@@ -36,6 +36,7 @@ pub mod properties;
 mod read_ahead;
 pub mod reader;
 mod salvage;
+mod sample;
 mod sink;
 mod stored;
 mod tail_copy;

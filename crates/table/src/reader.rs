@@ -177,6 +177,20 @@ impl TableReader {
         Some(may_contain(block.bytes(), hash))
     }
 
+    /// As [`TableReader::glance`], of a filter that is read where it is not in memory; none where
+    /// the table has none.
+    pub fn asked_filter(&self, key: &[u8], hash: u64) -> Result<Option<bool>> {
+        let entry = self.top.index_value(key, u64::MAX);
+        let Some(entry) = entry.map_err(|why| self.broken(&self.top, why))? else {
+            return Ok(Some(false));
+        };
+        let (_, filter) = self.partition(entry)?;
+        if filter.len == 0 {
+            return Ok(None);
+        }
+        Ok(Some(may_contain(self.filter_block(filter)?.bytes(), hash)))
+    }
+
     /// Verifies and decompresses a data block, of which `stored` is what came of reading it as
     /// `read` says, and keeps it in the cache. Where a copy was read that is wrong, the table is.
     pub fn fetch(&self, read: &BlockRead, stored: Result<Buffer>) -> Result<Block> {

@@ -91,6 +91,8 @@ pub struct TableSummary {
     pub entries: u64,
     /// Tombstones.
     pub deletes: u64,
+    /// Entries that are older than another one of their key here.
+    pub older_versions: u64,
     /// Length of the file, in bytes.
     pub file_bytes: u64,
     /// Bytes of all user keys.
@@ -136,6 +138,7 @@ pub struct TableWriter {
     pending: Option<BlockAddress>,
     index: IndexBuilder,
     properties: Properties,
+    older_versions: u64,
     cache: Option<Arc<BlockCache>>,
     failure: Option<Error>,
     /// The first entries, as long as it is not decided whether there is a dictionary.
@@ -179,6 +182,7 @@ impl TableWriter {
                 smallest_sequence: Sequence::MAX,
                 ..Properties::default()
             },
+            older_versions: 0,
             cache: None,
             failure: None,
             gathering,
@@ -227,6 +231,7 @@ impl TableWriter {
             return Err(failure.clone());
         }
         self.check(key, trailer, value)?;
+        let is_older = self.properties.entries > 0 && self.last_key() == key;
         let result = match &mut self.gathering {
             Some(gathering) if gathering.has_room(key, value) => {
                 gathering.hold((key, trailer.word(), value));
@@ -240,6 +245,7 @@ impl TableWriter {
             return result;
         }
         self.count(key, trailer, value);
+        self.older_versions += u64::from(is_older);
         Ok(())
     }
 
@@ -321,7 +327,9 @@ impl TableWriter {
             partitions.into_iter().for_each(|block| cache.insert_written(number, block));
         }
         let places = self.placing.take().map(Placing::finish);
-        Ok(TableSummary { places, ..summary(&self.properties, self.sink.position) })
+        let older_versions = self.older_versions;
+        let summary = summary(&self.properties, self.sink.position);
+        Ok(TableSummary { places, older_versions, ..summary })
     }
 
     fn check(&self, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
@@ -490,6 +498,7 @@ fn summary(properties: &Properties, file_bytes: u64) -> TableSummary {
     TableSummary {
         entries: it.entries,
         deletes: it.deletes,
+        older_versions: 0,
         file_bytes,
         raw_key_bytes: it.raw_key_bytes,
         raw_value_bytes: it.raw_value_bytes,

@@ -7,6 +7,8 @@
 //! ```text
 //!   tables over others    a tombstone may hide one record below:  min(tombstones, records below)
 //!   tables over nothing   the tombstones themselves
+//! at rest also            records that hide one below, by an estimate (`overwrites.rs`), and
+//!                         versions that are older than another one of their table
 //! ```
 //! How many of the records below are hidden is not known before they are read. A wrong guess costs
 //! one merge: each takes the tombstones a level down, and at the bottom they end. (RocksDB marks
@@ -20,7 +22,7 @@
 use crate::compaction::leveled::{choose_level0, complete};
 use crate::compaction::selection::Selection;
 use crate::compaction::targets::targets;
-use crate::compaction::view::View;
+use crate::compaction::view::{View, Writing};
 use crate::table_set::key_range::KeyRange;
 use crate::table_set::levels::{Levels, may_overlap};
 use crate::table_set::table::{Table, TableMeta};
@@ -29,11 +31,13 @@ use std::sync::Arc;
 /// A merge frees one in so many of the bytes that it rewrites, or it is not worth it.
 const GAIN_SHARE: u64 = 4;
 
-/// What a look for space comes to.
+/// What a search for space comes to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reclaim {
     /// The merge that frees most for each byte that it rewrites.
     pub selection: Option<Selection>,
+    /// A merge of this table may be worth it, if it hides enough of what lies below.
+    pub look: Option<Arc<Table>>,
     /// A merge would be worth it once a snapshot is gone.
     pub waits_for_snapshot: bool,
 }
@@ -57,27 +61,98 @@ impl Gain {
     }
 }
 
-/// Looks for a merge that gives space back. It is meant for when no other merge is due.
+/// Entries of some tables that are reasons for a merge.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reasons {
+    deletes: u64,
+    /// Older than others of their keys in the same table.
+    older: u64,
+    /// Records that hide one in a table below.
+    overwrites: u64,
+    /// Records that may, in tables that no look was taken at.
+    unknown: u64,
+}
+
+impl Reasons {
+    /// Of tables of a level. While there are writes only tombstones are reasons.
+    fn of(view: &View<'_>, level: usize, tables: &[Arc<Table>]) -> Self {
+        let mut it = Self::default();
+        for table in tables {
+            let meta = &table.meta;
+            it.deletes += meta.deletes;
+            if view.writing == Writing::GoesOn {
+                continue;
+            }
+            it.older += meta.older_versions;
+            match table.overwrites() {
+                Some(records) => it.overwrites += records,
+                None if lies_over_others(view.levels, level, meta) => {
+                    it.unknown += records_of(meta);
+                }
+                None => {}
+            }
+        }
+        it
+    }
+
+    /// If all that is unknown hides something.
+    fn at_most(self) -> Self {
+        Self { overwrites: self.overwrites + self.unknown, unknown: 0, ..self }
+    }
+}
+
+/// Keys of the table that are not deleted in it.
+pub(crate) fn records_of(meta: &TableMeta) -> u64 {
+    meta.entries.saturating_sub(meta.deletes + meta.older_versions)
+}
+
+/// Some older table may have a key of this one of `level`.
+fn lies_over_others(levels: &Levels, level: usize, meta: &TableMeta) -> bool {
+    let (first, last) = (meta.smallest_key.as_slice(), meta.largest_key.as_slice());
+    let is_it = |table: &&Arc<Table>| table.meta.number == meta.number;
+    let beside = if may_overlap(level) { levels.level(level) } else { &[] };
+    let older = beside.iter().skip_while(|table| !is_it(table)).skip(1);
+    older.into_iter().any(|table| table.meta.overlaps(Some(first), Some(last)))
+        || (level + 1..=levels.deepest())
+            .any(|deeper| levels.overlapping_bytes(deeper, first, last) > 0)
+}
+
+/// Searches for a merge that gives space back. It is meant for when no other merge is due.
 pub(crate) fn reclaim(view: &View<'_>) -> Reclaim {
     let levels = view.levels;
     let (deepest, base) = (levels.deepest(), targets(levels, view.settings).base);
     let mut found = Reclaim::default();
     let mut worthy: Vec<(u64, usize, Option<&Arc<Table>>)> = Vec::new();
-    let mut look = |level: usize, tables: &[Arc<Table>], one: Option<_>| {
-        if !gain(levels, level, deepest.max(base), tables).is_some_and(Gain::is_worth_it) {
-            return;
-        }
-        if tables.iter().all(|table| is_seen_whole(&table.meta, view)) {
-            let gain = gain(levels, level, deepest.max(base), tables);
-            worthy.push((gain.map_or(0, Gain::per_mille), level, one));
-        } else {
-            found.waits_for_snapshot = true;
+    let mut weigh = |level: usize, tables: &[Arc<Table>], one: Option<_>| {
+        let reasons = Reasons::of(view, level, tables);
+        let gain_by = |reasons| {
+            let gain = gain(levels, level, deepest.max(base), tables, reasons);
+            gain.filter(|gain| gain.is_worth_it())
+        };
+        match gain_by(reasons) {
+            Some(gain) if tables.iter().all(|table| is_seen_whole(&table.meta, view)) => {
+                worthy.push((gain.per_mille(), level, one));
+            }
+            Some(_) => found.waits_for_snapshot = true,
+            None if reasons.unknown > 0 && gain_by(reasons.at_most()).is_some() => {
+                let mut unknown = tables.iter().filter(|table| table.awaits_look());
+                found.look = found.look.take().or_else(|| {
+                    let over_others =
+                        |table: &&Arc<Table>| lies_over_others(levels, level, &table.meta);
+                    unknown.find(over_others).cloned()
+                });
+            }
+            None => {}
         }
     };
-    look(0, levels.level(0), None);
+    weigh(0, levels.level(0), None);
+    let is_rest = view.writing != Writing::GoesOn;
     for level in 1..=deepest {
-        for table in levels.level(level).iter().filter(|table| table.meta.deletes > 0) {
-            look(level, std::slice::from_ref(table), Some(table));
+        let may_gain = |meta: &TableMeta| {
+            meta.deletes > 0 || is_rest && (level < deepest || meta.older_versions > 0)
+        };
+        for table in levels.level(level).iter().filter(|table| may_gain(&table.meta)) {
+            weigh(level, std::slice::from_ref(table), Some(table));
         }
     }
     worthy.sort_by_key(|(gain, ..)| std::cmp::Reverse(*gain));
@@ -94,13 +169,19 @@ fn is_seen_whole(meta: &TableMeta, view: &View<'_>) -> bool {
     meta.ingested_at.unwrap_or(meta.largest_sequence) <= view.oldest_read
 }
 
-/// What a merge of these tables of a level with what lies below them would free; none where they
-/// have no tombstones.
-fn gain(levels: &Levels, level: usize, bottom: usize, tables: &[Arc<Table>]) -> Option<Gain> {
+/// What a merge of these tables of a level with what lies below them would free; none where there
+/// is no reason for it.
+fn gain(
+    levels: &Levels,
+    level: usize,
+    bottom: usize,
+    tables: &[Arc<Table>],
+    reasons: Reasons,
+) -> Option<Gain> {
     let sum = |of: fn(&TableMeta) -> u64| tables.iter().map(|table| of(&table.meta)).sum::<u64>();
     let (bytes, entries) = (sum(|meta| meta.bytes), sum(|meta| meta.entries));
-    let deletes = sum(|meta| meta.deletes);
-    if deletes == 0 {
+    let Reasons { deletes, older, overwrites, .. } = reasons;
+    if deletes + older + overwrites == 0 {
         return None;
     }
     let first = tables.iter().map(|table| table.meta.smallest_key.as_slice()).min()?;
@@ -121,11 +202,12 @@ fn gain(levels: &Levels, level: usize, bottom: usize, tables: &[Arc<Table>]) -> 
         hidden_entries += entries - deletes;
         hidden_bytes += bytes * (entries - deletes) / entries.max(1);
     }
-    let freed = match hidden_entries {
+    let freed_below = match hidden_entries {
         0 => bytes * deletes / entries.max(1),
-        entries => deletes.min(entries).saturating_mul(hidden_bytes / entries),
+        hidden => (deletes + overwrites).min(hidden).saturating_mul(hidden_bytes / hidden),
     };
-    Some(Gain { freed, rewritten: bytes + next_bytes })
+    let freed_within = bytes * older.min(entries) / entries.max(1);
+    Some(Gain { freed: freed_below + freed_within, rewritten: bytes + next_bytes })
 }
 
 /// A table of the deepest level by itself: its tombstones hide nothing any more.

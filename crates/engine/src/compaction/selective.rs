@@ -241,6 +241,7 @@ mod tests {
             bytes: entries * 100,
             entries,
             deletes,
+            older_versions: 0,
             smallest_key: first.into(),
             largest_key: last.into(),
             smallest_sequence: Sequence(oldest),

@@ -178,6 +178,7 @@ mod tests {
             bytes: 1,
             entries: 1,
             deletes: 0,
+            older_versions: 0,
             smallest_key: first.into(),
             largest_key: last.into(),
             smallest_sequence: Sequence(1),

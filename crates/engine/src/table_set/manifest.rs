@@ -202,6 +202,10 @@ fn encode_meta(out: &mut Vec<u8>, meta: &TableMeta) {
     put_varint(out, meta.ingested_at.map_or(0, |sequence| sequence.0));
     put_bytes(out, &meta.smallest_key);
     put_bytes(out, &meta.largest_key);
+    // Left out where there are none: then the item is as it was before there was the count.
+    if meta.older_versions > 0 {
+        put_varint(out, meta.older_versions);
+    }
 }
 
 fn decode_meta(body: &mut Decoder<'_>) -> Result<TableMeta, DecodeError> {
@@ -215,6 +219,7 @@ fn decode_meta(body: &mut Decoder<'_>) -> Result<TableMeta, DecodeError> {
         ingested_at: Some(Sequence(body.varint()?)).filter(|sequence| *sequence != Sequence::ZERO),
         smallest_key: body.bytes()?.to_vec(),
         largest_key: body.bytes()?.to_vec(),
+        older_versions: if body.is_empty() { 0 } else { body.varint()? },
     })
 }
 

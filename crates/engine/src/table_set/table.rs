@@ -22,6 +22,8 @@ pub(crate) struct TableMeta {
     pub bytes: u64,
     pub entries: u64,
     pub deletes: u64,
+    /// Entries that are older than another one of their key here: a snapshot needed them.
+    pub older_versions: u64,
     pub smallest_key: Vec<u8>,
     pub largest_key: Vec<u8>,
     pub smallest_sequence: Sequence,
@@ -38,6 +40,7 @@ impl TableMeta {
             bytes: summary.file_bytes,
             entries: summary.entries,
             deletes: summary.deletes,
+            older_versions: summary.older_versions,
             smallest_key: summary.smallest_key.clone(),
             largest_key: summary.largest_key.clone(),
             smallest_sequence: summary.smallest_sequence,
@@ -108,6 +111,9 @@ pub(crate) struct Table {
     obsolete: AtomicBool,
     /// Copies of its index that were made, or could not be.
     copy_attempts: AtomicU32,
+    /// Its records that hide one in a table below, once there is an estimate.
+    overwrites: OnceLock<u64>,
+    is_looked_at: AtomicBool,
 }
 
 impl Table {
@@ -118,6 +124,8 @@ impl Table {
             reader: OnceLock::new(),
             obsolete: AtomicBool::new(false),
             copy_attempts: AtomicU32::new(0),
+            overwrites: OnceLock::new(),
+            is_looked_at: AtomicBool::new(false),
         }
     }
 
@@ -139,6 +147,41 @@ impl Table {
         }
         // Two threads may both open it; the second reader is dropped.
         Ok(self.reader.get_or_init(|| Arc::new(reader)))
+    }
+
+    /// Records here that hide an older version in a table below, by an estimate; none before there
+    /// is one. It stays right while tables below are merged: what they hide of each other is not
+    /// hidden by fewer records here.
+    pub fn overwrites(&self) -> Option<u64> {
+        self.overwrites.get().copied()
+    }
+
+    /// The first estimate stays.
+    pub fn set_overwrites(&self, records: u64) {
+        let _ = self.overwrites.set(records);
+    }
+
+    /// There is no estimate of what it hides, and no look is under way.
+    pub fn awaits_look(&self) -> bool {
+        self.overwrites().is_none() && !self.is_looked_at.load(Relaxed)
+    }
+
+    /// No other look is under way; this one is, until [`Table::end_look`].
+    pub fn begin_look(&self) -> bool {
+        !self.is_looked_at.swap(true, Relaxed)
+    }
+
+    pub fn end_look(&self) {
+        self.is_looked_at.store(false, Relaxed);
+    }
+
+    /// The table has `key`, whose hash is given, or its filter does not tell it from one that it
+    /// has.
+    pub fn has(&self, key: &[u8], hash: u64) -> Result<bool> {
+        match self.reader()?.asked_filter(key, hash)? {
+            Some(passes) => Ok(passes),
+            None => Ok(self.get(key, Sequence::MAX)?.is_some()),
+        }
     }
 
     /// The table may have `key`, whose hash is given. One that cannot be asked may have it.

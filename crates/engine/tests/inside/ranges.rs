@@ -63,6 +63,7 @@ fn meta(number: u64, (smallest, largest): Span) -> TableMeta {
         bytes: 1 << number,
         entries: 1000,
         deletes: 0,
+        older_versions: 0,
         smallest_key: smallest.as_bytes().to_vec(),
         largest_key: largest.as_bytes().to_vec(),
         smallest_sequence: Sequence(1),

@@ -60,11 +60,7 @@ pub(super) fn plan_fast_tier(hybrid: &Arc<Hybrid>) -> Option<Box<dyn Job>> {
             let merge = asked.then(|| hybrid.plan_read_triggered()).flatten()?;
             Some(Box::new(merge.begun_at(began_ns)) as _)
         })
-        .or_else(|| {
-            let began_ns = hybrid.shared.clock.now_ns();
-            let merge = (need == Need::Nothing).then(|| hybrid.plan_for_space()).flatten()?;
-            Some(Box::new(merge.begun_at(began_ns)) as _)
-        })
+        .or_else(|| (need == Need::Nothing).then(|| hybrid.plan_for_space()).flatten())
 }
 
 /// What makes room the cheapest; none where that is under way, or nothing does.

@@ -3,10 +3,12 @@
 use super::Leveled;
 use crate::compaction::leveled::choose;
 use crate::compaction::merge_job::MergeJob;
+use crate::compaction::overwrites::Look;
 use crate::compaction::reclaim::{Reclaim, reclaim};
 use crate::compaction::selection::Selection;
 use crate::compaction::view::{View, Writing};
 use crate::jobs::Job;
+use crate::table_set::TableSet;
 use crate::table_set::claims::Claims;
 use crate::versions::Version;
 use std::sync::Arc;
@@ -33,24 +35,38 @@ pub(super) fn plan_compaction(leveled: &Arc<Leveled>) -> Option<Box<dyn Job>> {
     }
     let version = leveled.versions.current();
     let view = leveled.view(&version, &tables.claims);
-    let selection = choose(&view).or_else(|| to_reclaim(leveled, view))?;
-    let claimed = leveled.versions.claim(&mut tables, selection.claim())?;
-    let Leveled { shared, versions, .. } = &**leveled;
-    Some(Box::new(MergeJob::new(shared, versions, claimed, selection)))
+    let begin = |tables: &mut TableSet, selection: Selection| {
+        let claimed = leveled.versions.claim(tables, selection.claim())?;
+        let Leveled { shared, versions, .. } = &**leveled;
+        Some(Box::new(MergeJob::new(shared, versions, claimed, selection)) as _)
+    };
+    if let Some(selection) = choose(&view) {
+        return begin(&mut tables, selection);
+    }
+    let Reclaim { selection, look, .. } = to_reclaim(leveled, view);
+    if let Some(selection) = selection {
+        return begin(&mut tables, selection);
+    }
+    let look = Look::begin(&version.levels, look?)?;
+    Some(Box::new(look))
 }
 
-/// A merge that gives space back. Where one waits for a snapshot, its end wakes the planner.
-fn to_reclaim(leveled: &Leveled, mut view: View<'_>) -> Option<Selection> {
+/// A merge that gives space back, or a look at a table that may be worth one. Where a merge waits
+/// for a snapshot, its end wakes the planner.
+fn to_reclaim(leveled: &Leveled, mut view: View<'_>) -> Reclaim {
     loop {
-        let Reclaim { selection, waits_for_snapshot } = reclaim(&view);
-        if selection.is_some() || !waits_for_snapshot {
-            return selection;
+        let found = reclaim(&view);
+        if found.selection.is_some() || !found.waits_for_snapshot {
+            return found;
         }
         leveled.versions.await_end_of_snapshot();
         let oldest_read = leveled.versions.oldest_read();
         if oldest_read == view.oldest_read {
-            return None;
+            return found;
         }
         view.oldest_read = oldest_read;
     }
 }
+
+#[cfg(test)]
+mod tests;

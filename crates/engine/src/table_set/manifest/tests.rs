@@ -9,6 +9,7 @@ fn sample() -> Edit {
         bytes: 1 << 33,
         entries: 1000,
         deletes: 10,
+        older_versions: 0,
         smallest_key: b"".to_vec(),
         largest_key: vec![0xff; 300],
         smallest_sequence: Sequence(1),
@@ -44,6 +45,23 @@ fn the_count_of_older_versions_is_as_documented() {
     assert_eq!(golden, [1, 130, 2, 0xac, 2]);
     assert_eq!(Edit::decode(&golden).unwrap(), edit);
     assert!(Edit::decode(&golden[..4]).is_err());
+}
+
+/// At the end of what a table's item was before, where a release that does not know it looks no
+/// further.
+#[test]
+fn the_older_versions_of_a_table_are_as_documented() {
+    let sample = sample();
+    let (level, meta) = sample.added[0].clone();
+    let plain = Edit { added: vec![(level, meta.clone())], ..Edit::default() };
+    let counted =
+        Edit { added: vec![(level, TableMeta { older_versions: 300, ..meta })], ..Edit::default() };
+    let golden = golden("manifest-table-versions-v1.bin", &counted.encode());
+    assert_eq!(Edit::decode(&golden).unwrap(), counted);
+    let plain = plain.encode();
+    assert_eq!(golden.len(), plain.len() + 2);
+    // Version, tag and two bytes of length; then the item.
+    assert_eq!(golden[4..], [&plain[4..], &[0xac, 2]].concat());
 }
 
 #[test]

@@ -176,6 +176,7 @@ mod tests {
                 bytes: 1 << 20,
                 entries: 1000,
                 deletes: 0,
+                older_versions: 0,
                 smallest_key: smallest.as_bytes().to_vec(),
                 largest_key: largest.as_bytes().to_vec(),
                 smallest_sequence: Sequence(1),

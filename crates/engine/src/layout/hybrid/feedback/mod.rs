@@ -49,6 +49,8 @@ pub(crate) struct Feedback {
     pub share_of_keys: AtomicU64,
     /// What the planner knows of space of the slow tier to be given back.
     pub space_looks: Mutex<SpaceLooks>,
+    /// As that, where older versions in tables are a reason, too.
+    pub rest_looks: Mutex<SpaceLooks>,
     /// What is known of ranges without looking at every record.
     pub buckets: Option<Buckets>,
 }
@@ -113,6 +115,7 @@ impl Feedback {
             table_entries: AtomicU64::new(0),
             share_of_keys: AtomicU64::new(u64::MAX),
             space_looks: Mutex::default(),
+            rest_looks: Mutex::default(),
             buckets,
         }
     }

@@ -101,3 +101,66 @@ fn tombstones_over_records_that_stay_in_slots_leave_them_there() {
     assert_eq!(fast.index.slot_records() - tombstones, 1000);
     assert_eq!(db.scan().into_iter().count(), 1000);
 }
+
+/// Newer versions of these records, in tables over those that have them.
+fn load_over(db: &Db, keys: impl Iterator<Item = u32>) {
+    let mut random = Random::new(4);
+    let mut value = [0; 400];
+    let mut ingest = db.ingest();
+    for key in keys {
+        random.fill(&mut value);
+        ingest.add(key.to_be_bytes(), value).unwrap();
+    }
+    ingest.finish().unwrap();
+}
+
+fn merges(db: &Db) -> u64 {
+    db.stats().operations.compactions
+}
+
+/// Nothing is merged any more, however often the planner is asked.
+fn assert_rests(db: &Db) {
+    let before = (held(db), merges(db));
+    (0..10).for_each(|_| db.settle().unwrap());
+    assert_eq!((held(db), merges(db)), before);
+}
+
+#[test]
+fn runs_that_replace_each_other_become_one_at_rest() {
+    for of in [1, 2] {
+        let db = loaded();
+        let (live_bytes, ..) = held(&db);
+        load_over(&db, 0..RECORDS / of);
+        rest(&db);
+        let (bytes, ..) = held(&db);
+        assert!(bytes <= live_bytes / 100 * 135, "{bytes} where {live_bytes} are live");
+        assert_rests(&db);
+        assert_eq!(db.scan().into_iter().count(), RECORDS as usize);
+    }
+}
+
+#[test]
+fn runs_that_replace_a_tenth_or_nothing_of_each_other_stay() {
+    let db = loaded();
+    let before = merges(&db);
+    load_over(&db, (0..RECORDS).step_by(10));
+    rest(&db);
+    assert_eq!(merges(&db), before);
+    assert_rests(&db);
+}
+
+#[test]
+fn runs_whose_older_versions_a_snapshot_needs_wait_for_its_end() {
+    let db = loaded();
+    let (live_bytes, ..) = held(&db);
+    let snapshot = db.snapshot();
+    load_over(&db, 0..RECORDS);
+    rest(&db);
+    assert!(held(&db).0 >= live_bytes / 10 * 19, "the snapshot needs them");
+    assert_rests(&db);
+    drop(snapshot);
+    db.engine().shared().jobs.wait_idle();
+    let (bytes, ..) = held(&db);
+    assert!(bytes <= live_bytes / 100 * 135, "{bytes} where {live_bytes} are live");
+    assert_rests(&db);
+}
