@@ -44,9 +44,9 @@ Status TieredEnv::NewRandomAccessFile(const Path& path, leveldb::RandomAccessFil
   if (answer.Is(THERMOCLINE_NOT_FOUND)) return target()->NewRandomAccessFile(path, result);
   if (!answer.IsOk()) return ToStatus(answer);
   if (file == nullptr) return target()->NewRandomAccessFile(path, result);
-  const Status status = MappedFile::Open(&file, result);
+  const Status status = MappedFile::Open(tiers_, &file, result);
   if (!status.ok() || *result != nullptr) return status;
-  return TieredRandomAccessFile::Open(target(), std::move(file), result);
+  return TieredRandomAccessFile::Open(target(), tiers_, std::move(file), result);
 }
 
 Status TieredEnv::NewWritableFile(const Path& path, leveldb::WritableFile** result) {

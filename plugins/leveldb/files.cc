@@ -84,7 +84,8 @@ Status TieredWritableFile::Close() {
   return status;
 }
 
-Status MappedFile::Open(OpenFile* file, leveldb::RandomAccessFile** result) {
+Status MappedFile::Open(const std::shared_ptr<Tiers>& tiers, OpenFile* file,
+                        leveldb::RandomAccessFile** result) {
   uint64_t epoch = 0;
   std::unique_ptr<Mapping> mapping;
   const Status status = OpenAtPlace(file->get(), Access::kRead, &epoch, [&](const auto& place) {
@@ -93,12 +94,23 @@ Status MappedFile::Open(OpenFile* file, leveldb::RandomAccessFile** result) {
     // Other errors are told by the host's class, which opens the file then.
     return error == ENOENT ? Status::NotFound(place, std::strerror(error)) : Status::OK();
   });
-  if (mapping != nullptr) *result = new MappedFile(std::move(*file), epoch, std::move(mapping));
+  if (mapping != nullptr) {
+    *result = new MappedFile(tiers, std::move(*file), epoch, std::move(mapping));
+  }
   return status;
 }
 
-MappedFile::MappedFile(OpenFile file, uint64_t epoch, std::unique_ptr<Mapping> mapping)
-    : file_(std::move(file)), mapping_(std::move(mapping)), epoch_(epoch) {}
+MappedFile::MappedFile(std::shared_ptr<Tiers> tiers, OpenFile file, uint64_t epoch,
+                       std::unique_ptr<Mapping> mapping)
+    : tiers_(std::move(tiers)),
+      file_(std::move(file)),
+      mapping_(std::move(mapping)),
+      epoch_(epoch),
+      known_(tiers_->readers(), this) {}
+
+void MappedFile::FollowIfMoved() const {
+  if (thermocline_file_epoch(file_.get()) != epoch_.load(std::memory_order_relaxed)) Follow();
+}
 
 void MappedFile::Follow() const {
   const std::unique_lock<std::mutex> following(following_, std::try_to_lock);
@@ -116,7 +128,7 @@ void MappedFile::Follow() const {
 
 Status MappedFile::Read(uint64_t offset, size_t n, Slice* result, char* scratch) const {
   thermocline_file_was_read(file_.get());
-  if (thermocline_file_epoch(file_.get()) != epoch_.load(std::memory_order_relaxed)) Follow();
+  FollowIfMoved();
   *result = Slice();
   if (offset > mapping_->len() || n > mapping_->len() - offset) {
     return Status::IOError("a read beyond the end of a table", std::strerror(EINVAL));
@@ -137,7 +149,7 @@ Status MappedFile::Read(uint64_t offset, size_t n, Slice* result, char* scratch)
   return Status::OK();
 }
 
-Status TieredRandomAccessFile::Open(leveldb::Env* host, OpenFile file,
+Status TieredRandomAccessFile::Open(leveldb::Env* host, std::shared_ptr<Tiers> tiers, OpenFile file,
                                     leveldb::RandomAccessFile** result) {
   uint64_t epoch = 0;
   Host* opened = nullptr;
@@ -147,14 +159,25 @@ Status TieredRandomAccessFile::Open(leveldb::Env* host, OpenFile file,
       });
   if (status.ok()) {
     std::unique_ptr<Host> owned(opened);
-    *result = new TieredRandomAccessFile(host, std::move(file), epoch, std::move(owned));
+    *result = new TieredRandomAccessFile(host, std::move(tiers), std::move(file), epoch,
+                                         std::move(owned));
   }
   return status;
 }
 
-TieredRandomAccessFile::TieredRandomAccessFile(leveldb::Env* host, OpenFile file, uint64_t epoch,
+TieredRandomAccessFile::TieredRandomAccessFile(leveldb::Env* host, std::shared_ptr<Tiers> tiers,
+                                               OpenFile file, uint64_t epoch,
                                                std::unique_ptr<Host> opened)
-    : host_(host), file_(std::move(file)), current_(std::move(opened)), epoch_(epoch) {}
+    : host_(host),
+      tiers_(std::move(tiers)),
+      file_(std::move(file)),
+      current_(std::move(opened)),
+      epoch_(epoch),
+      known_(tiers_->readers(), this) {}
+
+void TieredRandomAccessFile::FollowIfMoved() const {
+  if (thermocline_file_epoch(file_.get()) != epoch_.load(std::memory_order_relaxed)) Follow();
+}
 
 void TieredRandomAccessFile::Follow() const {
   const std::unique_lock<std::mutex> following(following_, std::try_to_lock);
@@ -173,7 +196,7 @@ void TieredRandomAccessFile::Follow() const {
 Status TieredRandomAccessFile::Read(uint64_t offset, size_t n, Slice* result,
                                     char* scratch) const {
   thermocline_file_was_read(file_.get());
-  if (thermocline_file_epoch(file_.get()) != epoch_.load(std::memory_order_relaxed)) Follow();
+  FollowIfMoved();
   const uint64_t epoch = epoch_.load();
   const auto now = current_.Now();
   const auto read = [&](uint64_t at, size_t len, char* to, const char** got, size_t* got_len) {

@@ -61,30 +61,35 @@ class TieredWritableFile : public leveldb::WritableFile {
 };
 
 // A table that is mapped.
-class MappedFile : public leveldb::RandomAccessFile {
+class MappedFile : public leveldb::RandomAccessFile, private OpenReaders::Reader {
  public:
   // `*result` is NULL, without an error, where the file is not to be mapped.
-  static leveldb::Status Open(OpenFile* file, leveldb::RandomAccessFile** result);
+  static leveldb::Status Open(const std::shared_ptr<Tiers>& tiers, OpenFile* file,
+                              leveldb::RandomAccessFile** result);
 
   leveldb::Status Read(uint64_t offset, size_t n, leveldb::Slice* result,
                        char* scratch) const override;
 
  private:
-  MappedFile(OpenFile file, uint64_t epoch, std::unique_ptr<Mapping> mapping);
+  MappedFile(std::shared_ptr<Tiers> tiers, OpenFile file, uint64_t epoch,
+             std::unique_ptr<Mapping> mapping);
 
+  void FollowIfMoved() const override;
   void Follow() const;
 
+  const std::shared_ptr<Tiers> tiers_;
   const OpenFile file_;
   const std::unique_ptr<Mapping> mapping_;
   // The epoch of the place that is mapped.
   mutable std::atomic<uint64_t> epoch_;
   mutable std::mutex following_;
+  const OpenReaders::Known known_;
 };
 
 // A table beyond those that are mapped.
-class TieredRandomAccessFile : public leveldb::RandomAccessFile {
+class TieredRandomAccessFile : public leveldb::RandomAccessFile, private OpenReaders::Reader {
  public:
-  static leveldb::Status Open(leveldb::Env* host, OpenFile file,
+  static leveldb::Status Open(leveldb::Env* host, std::shared_ptr<Tiers> tiers, OpenFile file,
                               leveldb::RandomAccessFile** result);
 
   leveldb::Status Read(uint64_t offset, size_t n, leveldb::Slice* result,
@@ -93,17 +98,20 @@ class TieredRandomAccessFile : public leveldb::RandomAccessFile {
  private:
   using Host = leveldb::RandomAccessFile;
 
-  TieredRandomAccessFile(leveldb::Env* host, OpenFile file, uint64_t epoch,
-                         std::unique_ptr<Host> opened);
+  TieredRandomAccessFile(leveldb::Env* host, std::shared_ptr<Tiers> tiers, OpenFile file,
+                         uint64_t epoch, std::unique_ptr<Host> opened);
 
+  void FollowIfMoved() const override;
   void Follow() const;
 
   leveldb::Env* const host_;
+  const std::shared_ptr<Tiers> tiers_;
   const OpenFile file_;
   mutable CurrentFile<Host> current_;
   // The epoch of the place that is open.
   mutable std::atomic<uint64_t> epoch_;
   mutable std::mutex following_;
+  const OpenReaders::Known known_;
 };
 
 // A MANIFEST that is written: the host's own file, whose bytes the tap sees on their way.

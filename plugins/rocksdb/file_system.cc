@@ -78,7 +78,7 @@ IOStatus TieredFileSystem::NewRandomAccessFile(const Path& path, const FileOptio
   const Answer answer = tiers_->OpenToRead(path, &file);
   if (!answer.IsOk()) return ToIOStatus(answer);
   if (file == nullptr) return target()->NewRandomAccessFile(path, options, result, dbg);
-  return TieredRandomAccessFile::Open(target_, std::move(file), options, result, dbg);
+  return TieredRandomAccessFile::Open(target_, tiers_, std::move(file), options, result, dbg);
 }
 
 IOStatus TieredFileSystem::NewWritableFile(const Path& path, const FileOptions& options,

@@ -105,7 +105,8 @@ class ReadsByHost {
 
 }  // namespace
 
-IOStatus TieredRandomAccessFile::Open(std::shared_ptr<rocksdb::FileSystem> host, OpenFile file,
+IOStatus TieredRandomAccessFile::Open(std::shared_ptr<rocksdb::FileSystem> host,
+                                      std::shared_ptr<Tiers> tiers, OpenFile file,
                                       const FileOptions& options,
                                       std::unique_ptr<rocksdb::FSRandomAccessFile>* result,
                                       IODebugContext* dbg) {
@@ -116,25 +117,32 @@ IOStatus TieredRandomAccessFile::Open(std::shared_ptr<rocksdb::FileSystem> host,
   };
   const IOStatus status = OpenAtPlace(file.get(), Access::kRead, &epoch, open);
   if (status.ok()) {
-    result->reset(new TieredRandomAccessFile(std::move(host), std::move(file), options, epoch,
-                                             std::move(opened)));
+    result->reset(new TieredRandomAccessFile(std::move(host), std::move(tiers), std::move(file),
+                                             options, epoch, std::move(opened)));
   }
   return status;
 }
 
 TieredRandomAccessFile::TieredRandomAccessFile(std::shared_ptr<rocksdb::FileSystem> host,
-                                               OpenFile file, const FileOptions& options,
-                                               uint64_t epoch, std::unique_ptr<Host> opened)
+                                               std::shared_ptr<Tiers> tiers, OpenFile file,
+                                               const FileOptions& options, uint64_t epoch,
+                                               std::unique_ptr<Host> opened)
     : host_(std::move(host)),
+      tiers_(std::move(tiers)),
       file_(std::move(file)),
       options_(options),
       current_(std::move(opened)),
       epoch_(epoch),
-      hint_(kNoHint) {}
+      hint_(kNoHint),
+      known_(tiers_->readers(), this) {}
 
 CurrentFile<rocksdb::FSRandomAccessFile>::Use TieredRandomAccessFile::Now() const {
-  if (thermocline_file_epoch(file_.get()) != epoch_.load(std::memory_order_relaxed)) Follow();
+  FollowIfMoved();
   return current_.Now();
+}
+
+void TieredRandomAccessFile::FollowIfMoved() const {
+  if (thermocline_file_epoch(file_.get()) != epoch_.load(std::memory_order_relaxed)) Follow();
 }
 
 void TieredRandomAccessFile::Follow() const {

@@ -2,7 +2,8 @@
 // its copy on a faster tier.
 //
 // 1. Each read loads the epoch of the place. When that rose, one thread opens the new place; others
-//    go on with the file they have, whose bytes are the same.
+//    go on with the file they have, whose bytes are the same. So does a file that is not read, before
+//    the next one is made (open_readers.h).
 // 2. Where the new place cannot be opened (too many open files), reads go on with the old file, and
 //    the next one tries again.
 // 3. A file that is mapped stays mapped: the host keeps pointers into it. No extents are used then.
@@ -32,9 +33,10 @@ using ReadDone = rocksdb::FSReadRequest;
 using ReadDone = const rocksdb::FSReadRequest;
 #endif
 
-class TieredRandomAccessFile : public rocksdb::FSRandomAccessFile {
+class TieredRandomAccessFile : public rocksdb::FSRandomAccessFile, private OpenReaders::Reader {
  public:
-  static rocksdb::IOStatus Open(std::shared_ptr<rocksdb::FileSystem> host, OpenFile file,
+  static rocksdb::IOStatus Open(std::shared_ptr<rocksdb::FileSystem> host,
+                                std::shared_ptr<Tiers> tiers, OpenFile file,
                                 const rocksdb::FileOptions& options,
                                 std::unique_ptr<rocksdb::FSRandomAccessFile>* result,
                                 rocksdb::IODebugContext* dbg);
@@ -67,17 +69,19 @@ class TieredRandomAccessFile : public rocksdb::FSRandomAccessFile {
  private:
   using Host = rocksdb::FSRandomAccessFile;
 
-  TieredRandomAccessFile(std::shared_ptr<rocksdb::FileSystem> host, OpenFile file,
-                         const rocksdb::FileOptions& options, uint64_t epoch,
+  TieredRandomAccessFile(std::shared_ptr<rocksdb::FileSystem> host, std::shared_ptr<Tiers> tiers,
+                         OpenFile file, const rocksdb::FileOptions& options, uint64_t epoch,
                          std::unique_ptr<Host> opened);
 
   CurrentFile<Host>::Use Now() const;
+  void FollowIfMoved() const override;
   void Follow() const;
   // True where the answer comes from extents, or was read with what they want.
   bool ReadExtents(uint64_t offset, size_t n, const rocksdb::IOOptions& options,
                    rocksdb::Slice* result, char* scratch, rocksdb::IODebugContext* dbg) const;
 
   const std::shared_ptr<rocksdb::FileSystem> host_;
+  const std::shared_ptr<Tiers> tiers_;
   const OpenFile file_;
   const rocksdb::FileOptions options_;
   mutable CurrentFile<Host> current_;
@@ -86,6 +90,7 @@ class TieredRandomAccessFile : public rocksdb::FSRandomAccessFile {
   mutable std::mutex following_;
   // The last hint, for the file to come; kNoHint where there was none.
   std::atomic<int> hint_;
+  const OpenReaders::Known known_;
 };
 
 }  // namespace thermocline

@@ -63,6 +63,7 @@ Tiers::~Tiers() {
 
 Answer Tiers::CreateFile(const Path& path, const thermocline_new_file& of,
                          OpenFile* file) const {
+  readers_.FollowAll();
   thermocline_file* opened = nullptr;
   char* why = nullptr;
   const thermocline_status status =

@@ -12,6 +12,8 @@
 #include <memory>
 #include <string>
 
+#include "open_readers.h"
+
 namespace thermocline {
 
 // An answer of the C interface with its text.
@@ -60,6 +62,7 @@ class Tiers {
   Tiers(const Tiers&) = delete;
   Tiers& operator=(const Tiers&) = delete;
 
+  // Files that moved are opened where they lie first, which gives back what they held elsewhere.
   Answer CreateFile(const Path& path, const thermocline_new_file& of, OpenFile* file) const;
   Answer OpenToRead(const Path& path, OpenFile* file) const;
   Answer OpenToWrite(const Path& path, OpenFile* file) const;
@@ -76,10 +79,13 @@ class Tiers {
   // One line of JSON: what lies where, what moved.
   Answer Stats(std::string* json) const;
 
+  OpenReaders* readers() const { return &readers_; }
+
  private:
   explicit Tiers(thermocline_tiers* tiers) : tiers_(tiers) {}
 
   thermocline_tiers* tiers_;
+  mutable OpenReaders readers_;
 };
 
 }  // namespace thermocline
