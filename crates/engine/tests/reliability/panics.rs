@@ -15,7 +15,7 @@ use thermocline_foundation::threads::{Panic, catch_panic, spawn};
 use thermocline_foundation::{Clock, SystemClock};
 
 /// Background work as the error names it.
-const JOBS: [&str; 12] = [
+const JOBS: [&str; 13] = [
     "planning",
     "flush",
     "background sync of the log",
@@ -28,6 +28,7 @@ const JOBS: [&str; 12] = [
     "spill",
     "sweep for clean copies",
     "change of slot sizes",
+    "look at what a table overwrites",
 ];
 
 /// Names of the threads that panic begin so.

@@ -60,18 +60,19 @@ fn fixture_settings(preset: Preset) -> Settings {
     Settings { preset, compression, level_ratio: 2, level0_tables: 6, ..settings() }
 }
 
+fn put(db: &Db, numbers: impl Iterator<Item = u32>, round: u32) {
+    for number in numbers {
+        let mut batch = WriteBatch::new();
+        batch.put(format!("key{number:04}"), format!("{round}-{number};").repeat(60));
+        db.write_with(batch, Durability::Buffered).unwrap();
+    }
+}
+
 /// A database that was killed with tables in level 0 and deeper, records in its log and in slots if
 /// it has any, and both tiers in use; what it holds; and the same a little earlier.
 fn fixture(preset: Preset) -> (Image, Image, Model) {
     let devices = MemoryDevices::new();
     let db = environment(devices.clone()).create(&home(), &fixture_settings(preset)).unwrap();
-    let put = |db: &Db, range: std::ops::Range<u32>, round: u32| {
-        for number in range {
-            let mut batch = WriteBatch::new();
-            batch.put(format!("key{number:04}"), format!("{round}-{number};").repeat(60));
-            db.write_with(batch, Durability::Buffered).unwrap();
-        }
-    };
     put(&db, 0..400, 1);
     db.compact_range(None, None, &mut |_| {}).unwrap();
     let mut ingest = db.ingest();
@@ -82,10 +83,10 @@ fn fixture(preset: Preset) -> (Image, Image, Model) {
     match preset {
         Preset::Leveled | Preset::Indexed => {
             // Until memory overflows into a table: were it flushed and empty, level 0 would be
-            // merged away.
+            // merged away. So it would for the space of a fourth of what lies below.
             let has_level0 = || db.stats().levels.iter().any(|level| level.level == 0);
             for round in (2..100).take_while(|_| !has_level0()) {
-                put(&db, 100..200, round);
+                put(&db, (0..400).step_by(5), round);
                 db.settle().unwrap();
             }
             assert!(has_level0(), "memory holds more than a hundred rounds");
