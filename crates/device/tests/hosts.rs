@@ -275,7 +275,7 @@ fn extents_that_are_read_again_are_warm_after_a_restart_and_those_of_a_replaced_
 #[test]
 fn upper_levels_stay_fast_as_far_as_there_is_room_for_what_the_levels_have() {
     let place = Place::new();
-    let hosts = place.hosts("tier=FAST:16MiB&tier=home:1GiB&placement=room");
+    let hosts = place.hosts("tier=FAST:64MiB&tier=home:1GiB&placement=room");
     let table = |number: u32, level: u8, mib: usize| {
         let name = format!("db/{number}.sst");
         let class = FileClass { level: Some(level), ..of(&name) };
@@ -285,10 +285,10 @@ fn upper_levels_stay_fast_as_far_as_there_is_room_for_what_the_levels_have() {
         file.place().starts_with(place.path("fast"))
     };
     // Tables are expected to have 64 MiB until one was seen.
-    assert!(!table(1, 0, 1) && !table(2, 1, 1) && !table(3, 2, 12), "nothing is known yet");
-    assert!(table(4, 0, 1), "level 0 comes to 4 MiB");
-    assert!(table(5, 1, 1));
-    assert!(!table(6, 2, 12), "level 2 has more than the fast tier");
+    assert!(!table(1, 0, 4) && !table(2, 1, 4) && !table(3, 2, 48), "nothing is known yet");
+    assert!(table(4, 0, 4), "level 0 comes to 16 MiB");
+    assert!(table(5, 1, 4));
+    assert!(!table(6, 2, 48), "level 2 has more than the fast tier");
 }
 
 #[test]

@@ -252,6 +252,8 @@ fn every_suite_is_in_the_quick_form_and_in_the_long_one() {
         for suite in SUITES {
             assert!(tasks.iter().any(|task| task.suite == suite), "{suite:?} of {seeds}");
         }
-        assert!(tasks.iter().any(|task| task.suite == Suite::Crash && task.one_in == 1));
+        // All subsets of what is in flight take too long for the quick one.
+        let most = tasks.iter().filter(|task| task.suite == Suite::Crash).map(|task| task.one_in);
+        assert_eq!(most.min(), Some(if seeds == 40 { 2 } else { 1 }));
     }
 }

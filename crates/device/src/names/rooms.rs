@@ -15,9 +15,11 @@ use std::sync::Arc;
 /// Tables that level 0 of a host has before they are compacted: RocksDB's and LevelDB's default.
 const LEVEL0_TABLES: u64 = 4;
 
-/// What a file is expected to come to before one of its class was seen: RocksDB's memtable, or a
-/// part of a fastest tier that has room for few of these, and a page at least.
+/// What a file is expected to come to before one of its class was seen: RocksDB's memtable.
 const FIRST_BYTES: u64 = 64 << 20;
+
+/// Where the fastest tier has no room for one such file, a host made its memtables smaller: a first
+/// file is expected to come to one part in so many of the tier, and a page at least.
 const FIRST_PART: u64 = 8;
 const FIRST_BYTES_MIN: u64 = 4 << 10;
 
@@ -31,7 +33,10 @@ impl Host {
     pub(super) fn expected_bytes(&self, class: FileClass) -> u64 {
         let known = self.listing.lock().expected_bytes(class);
         let fastest_bytes = self.identities.first().map_or(0, |tier| tier.spec().capacity.0);
-        known.unwrap_or_else(|| (fastest_bytes / FIRST_PART).clamp(FIRST_BYTES_MIN, FIRST_BYTES))
+        known.unwrap_or_else(|| match fastest_bytes {
+            FIRST_BYTES.. => FIRST_BYTES,
+            small => (small / FIRST_PART).max(FIRST_BYTES_MIN),
+        })
     }
 
     /// The rooms that a new file may come into, the best one first.
