@@ -42,8 +42,8 @@ pub fn is_current<T>(thread: &JoinHandle<T>) -> bool {
     thread.thread().id() == current().id()
 }
 
-/// How many threads the machine runs at once; 1 where it does not say. The system is asked once, for
-/// it reads files to answer.
+/// How many threads the machine runs at once; 1 where it does not say. The system is asked once,
+/// for it reads files to answer.
 pub fn available() -> usize {
     static AVAILABLE: OnceLock<usize> = OnceLock::new();
     if cfg!(shuttle) {

@@ -50,7 +50,8 @@ struct Arguments {
     /// Only these suites: crash, errors, lies, drills, rot, repair, steady, transactions.
     #[arg(long, value_delimiter = ',', value_parser = parse_suite, value_name = "NAMES")]
     suite: Vec<Suite>,
-    /// Only the crash point, fault, lie, drill or damage of this number; needs --seed and one suite.
+    /// Only the crash point, fault, lie, drill or damage of this number; needs --seed and one
+    /// suite.
     #[arg(long, requires = "seed", requires = "suite", value_name = "N")]
     item: Option<u64>,
     /// Of a seed's faults, lies and damages one in N; all crash points, with fewer images (2, 3).

@@ -1,7 +1,7 @@
 //! Tier drills: a tier is missing, swapped, foreign, an older clone, full, a hundred times slower,
-//! vanishes under a running store, or allows only reading once the store has ended; there are others
-//! (`reshape.rs`); files of the block cache are not what they were (`drills/cache.rs`). Each while the
-//! store is idle, loaded, and compacting.
+//! vanishes under a running store, or allows only reading once the store has ended; there are
+//! others (`reshape.rs`); files of the block cache are not what they were (`drills/cache.rs`). Each
+//! while the store is idle, loaded, and compacting.
 //!
 //! The store refuses with a reason, or goes on; it never mixes tiers up, and loses nothing once
 //! the right tier is back.

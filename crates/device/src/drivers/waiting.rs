@@ -15,8 +15,8 @@
 //! 1. The same latencies in the same order give the same pauses.
 //! 2. A pause that was too long makes later ones shorter: what is done when a caller begins to ask
 //!    was done before, so its latency is an upper bound, and the mean goes down.
-//! 3. A pause is at most [`ASK_NS_MAX`], and asking ends: after as long again a caller waits until it
-//!    is told. A stall counts as no more than that.
+//! 3. A pause is at most [`ASK_NS_MAX`], and asking ends: after as long again a caller waits until
+//!    it is told. A stall counts as no more than that.
 //! 4. What makes bytes durable takes a drive milliseconds, and is told.
 //!
 //! Threads: means are shared freely; one that is lost to a race is one of many.
