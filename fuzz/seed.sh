@@ -47,7 +47,7 @@ seed slab_change $crates/slab/tests/golden/slab-change-v1.bin
 seed live_slots $crates/slab/tests/golden/live-slots-v1.bin
 seed table $crates/table/tests/golden/*.table
 seed batch $crates/engine/tests/golden/batch-v1.bin
-seed manifest_edit $crates/engine/tests/golden/manifest-edit-v1.bin
+seed manifest_edit $crates/engine/tests/golden/manifest-*.bin
 seed settings $crates/engine/tests/golden/settings-v1.toml
 seed live_stats $crates/engine/tests/golden/live-stats-v3.json
 

@@ -6,19 +6,21 @@
 #![allow(clippy::disallowed_macros, reason = "a benchmark prints what it measured")]
 #![allow(clippy::disallowed_methods, reason = "the data sets are files of the caller's")]
 
+mod data_sets;
+
 use std::sync::Arc;
 use thermocline_device::driver::Driver;
 use thermocline_device::drivers::MemoryDriver;
 use thermocline_device::{File, FileKind, TierIndex};
 use thermocline_foundation::clock::{Clock, SystemClock};
-use thermocline_foundation::random::{Random, mix};
+use thermocline_foundation::random::Random;
 use thermocline_foundation::{DatabaseId, FileNumber, Sequence};
 use thermocline_table::{
     BlockCache, Compression, RecordKind, Samples, TableOptions, TableReader, TableSummary,
     TableWriter, Trailer, Training,
 };
 
-type Records = Vec<(Vec<u8>, Vec<u8>)>;
+type Records = Vec<data_sets::Record>;
 
 /// Raw bytes after which a table is closed and the next begun.
 const TABLE_RAW_BYTES: usize = 16 << 20;
@@ -29,63 +31,6 @@ fn file(number: usize) -> Arc<File> {
     let handle = driver.create("bench").expect("a new directory has room");
     let (id, kind) = (DatabaseId([1; 16]), FileKind::Table { level: 0 });
     Arc::new(File::new(id, FileNumber(number as u64), kind, TierIndex(0), driver, handle))
-}
-
-/// Readings of an instrument, as an application stores them.
-fn json(count: u64) -> Records {
-    let cities = ["Bern", "Oslo", "Lima", "Turku", "Porto", "Quito", "Accra", "Hanoi"];
-    let record = |n: u64| {
-        let hash = mix(n);
-        let value = format!(
-            "{{\"id\":{n},\"station\":{{\"city\":\"{}\",\"altitude_m\":{}}},\
-             \"taken_at\":\"2026-{:02}-{:02}T{:02}:{:02}:00Z\",\
-             \"temperature_c\":{:.1},\"humidity\":{:.3},\"checked\":{},\"serial\":\"{:012x}\"}}",
-            cities[(hash % 8) as usize],
-            hash >> 8 & 0xfff,
-            1 + (hash >> 20) % 12,
-            1 + (hash >> 24) % 28,
-            (hash >> 30) % 24,
-            (hash >> 36) % 60,
-            (hash >> 42 & 0x1ff) as f64 / 10.0 - 20.0,
-            (hash >> 50 & 0x3ff) as f64 / 1024.0,
-            hash.is_multiple_of(3),
-            mix(hash) >> 16,
-        );
-        (format!("reading/{n:012}").into_bytes(), value.into_bytes())
-    };
-    (0..count).map(record).collect()
-}
-
-/// Nodes of 128 B and links of 8 B, seven to a node (LinkBench): half of a payload is noise.
-fn links(nodes: u64) -> Records {
-    let mut records = Records::new();
-    for node in 0..nodes {
-        let mut random = Random::new(mix(node));
-        let mut payload = vec![b'.'; 128];
-        payload[..16].copy_from_slice(&(1_700_000_000 + node).to_be_bytes().repeat(2));
-        random.fill(&mut payload[64..]);
-        records.push((format!("n{node:022}").into_bytes(), payload));
-        for link in 0..7 {
-            let mut payload = [0; 8];
-            random.fill(&mut payload[4..]);
-            records.push((format!("n{node:022}/{link}").into_bytes(), payload.to_vec()));
-        }
-    }
-    records
-}
-
-/// Pieces of about 400 bytes of a text, at its line ends.
-fn text(text: &[u8]) -> Records {
-    let (mut records, mut from) = (Records::new(), 0);
-    while from < text.len() {
-        let least = (from + 400).min(text.len());
-        let line = text[least..].iter().position(|byte| *byte == b'\n');
-        let to = line.map_or(text.len(), |at| least + at + 1).min(from + 4000);
-        let key = format!("text/{:010}", records.len());
-        records.push((key.into_bytes(), text[from..to].to_vec()));
-        from = to;
-    }
-    records
 }
 
 struct Written {
@@ -175,8 +120,8 @@ fn measure(name: &str, records: &Records) {
 }
 
 fn main() {
-    measure("JSON", &json(100_000));
-    measure("links", &links(60_000));
+    measure("JSON", &data_sets::readings(100_000));
+    measure("links", &data_sets::graph(60_000));
     let mut noise = Records::new();
     for n in 0..20_000u64 {
         let mut value = vec![0; 1000];
@@ -186,6 +131,6 @@ fn main() {
     measure("random bytes", &noise);
     for path in std::env::args().skip(1).filter(|argument| !argument.starts_with("--")) {
         let bytes = std::fs::read(&path).expect("the file that is named can be read");
-        measure(&path, &text(&bytes));
+        measure(&path, &data_sets::pieces(&bytes));
     }
 }

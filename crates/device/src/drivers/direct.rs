@@ -14,11 +14,12 @@
 //!
 //! Threads: shared freely; see the contract in `driver.rs`.
 
+use super::asking::Asking;
 use super::block_device;
 use super::disk::{self, Disk};
 use super::pool::{Pool, PoolQueue};
-use super::ring::{self, Asking, RingQueue};
-use super::waiting::{Means, Waiting};
+use super::ring::{self, RingQueue};
+use super::waiting::Waiting;
 use crate::buffer::{Buffer, PAGE_BYTES};
 use crate::driver::{
     Completion, DeviceCounts, DirectoryId, DirectoryLock, Driver, Entry, Handle, Operation, Queue,
@@ -50,8 +51,23 @@ pub struct DirectDriver {
     pool: Arc<Pool>,
     ring: bool,
     asking: Option<Arc<Asking>>,
-    /// Rings of callers that ask, which have none at this moment.
-    idle: Mutex<Vec<RingQueue>>,
+    /// Rings of callers that ask, which none uses at this moment.
+    idle: Mutex<Vec<CallerRing>>,
+}
+
+/// A ring for one transfer at a time, and the memory of that.
+#[derive(Debug)]
+struct CallerRing {
+    queue: RingQueue,
+    requests: Vec<Request>,
+    done: Vec<Completion>,
+}
+
+impl CallerRing {
+    fn new(asking: &Arc<Asking>) -> std::io::Result<Self> {
+        let queue = RingQueue::new(1, Some(Arc::clone(asking)))?;
+        Ok(Self { queue, requests: Vec::with_capacity(1), done: Vec::with_capacity(1) })
+    }
 }
 
 impl DirectDriver {
@@ -82,7 +98,7 @@ impl DirectDriver {
     /// they wait until they are told.
     pub fn waiting(mut self, waiting: Waiting, clock: Arc<dyn Clock>) -> Self {
         let asks = waiting != Waiting::Interrupt && self.ring;
-        self.asking = asks.then(|| Arc::new(Asking { waiting, means: Means::default(), clock }));
+        self.asking = asks.then(|| Arc::new(Asking::new(waiting, clock)));
         self
     }
 
@@ -94,19 +110,20 @@ impl DirectDriver {
         operation: Operation,
     ) -> std::result::Result<Completion, Operation> {
         let Some(asking) = &self.asking else { return Err(operation) };
-        let idle = self.idle.lock().pop().filter(RingQueue::is_own);
-        let mut queue = match idle.map_or_else(|| RingQueue::new(1, Some(Arc::clone(asking))), Ok) {
-            Ok(queue) => queue,
+        let idle = self.idle.lock().pop().filter(|ring| ring.queue.is_usable());
+        let mut ring = match idle.map_or_else(|| CallerRing::new(asking), Ok) {
+            Ok(ring) => ring,
             Err(error) => {
                 tracing::debug!(%error, "no ring for a caller that asks");
                 return Err(operation);
             }
         };
-        queue.submit(&mut vec![Request { tag: 0, file: Arc::clone(file), operation }]);
-        let mut done = Vec::with_capacity(1);
-        queue.reap(1, &mut done);
-        self.idle.lock().push(queue);
-        Ok(done.pop().expect("a queue gives back what it was given (invariant 1 of `driver.rs`)"))
+        ring.requests.push(Request { tag: 0, file: Arc::clone(file), operation });
+        ring.queue.submit(&mut ring.requests);
+        ring.queue.reap(1, &mut ring.done);
+        let done = ring.done.pop();
+        self.idle.lock().push(ring);
+        Ok(done.expect("a queue gives back what it was given (invariant 1 of `driver.rs`)"))
     }
 
     /// Whether batches go through io_uring.

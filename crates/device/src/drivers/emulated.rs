@@ -17,16 +17,15 @@
 //!
 //! Threads: as the contract says; the device is one, however many queues there are.
 
+use super::asking::{Asking, Batch, Caller, sharpen_timer};
 use super::model::{Access, DeviceModel, Position, Schedule};
-use super::waiting::{ASK_NS_MAX, Awaited, Means, Waiting};
+use super::waiting::{Awaited, Waiting};
 use crate::driver::{
     Completion, DeviceCounts, DirectoryId, DirectoryLock, Driver, Entry, Handle, HostUse,
     Operation, Queue, Request, Space,
 };
 use crate::error::Result;
-use std::cell::Cell;
 use std::collections::HashMap;
-use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,21 +39,18 @@ pub struct EmulatedDriver {
     text: String,
 }
 
-/// The modelled device, the clock it lives by, and how its callers wait.
+/// The modelled device, and how its callers wait, by the clock it lives by.
 #[derive(Debug)]
 struct Device {
     schedule: Schedule,
-    clock: Arc<dyn Clock>,
-    waiting: Waiting,
-    means: Means,
+    asking: Asking,
 }
 
 /// A request that was asked for and will be done.
 #[derive(Clone, Copy, Debug)]
 struct Booking {
-    asked_ns: u64,
+    request: Batch,
     due_ns: u64,
-    awaited: Awaited,
 }
 
 impl EmulatedDriver {
@@ -77,8 +73,8 @@ impl EmulatedDriver {
         waiting: Waiting,
     ) -> Self {
         let text = format!("{} as {device}", inner.describe());
-        let (schedule, means) = (Schedule::new(model), Means::default());
-        let device = Arc::new(Device { schedule, clock, waiting, means });
+        let (schedule, asking) = (Schedule::new(model), Asking::new(waiting, clock));
+        let device = Arc::new(Device { schedule, asking });
         Self { inner, device, text }
     }
 }
@@ -94,7 +90,7 @@ impl Device {
             }
             HostUse::Sync => Access::Sync,
         };
-        self.schedule.schedule(self.clock.now_ns(), access)
+        self.schedule.schedule(self.clock().now_ns(), access)
     }
 
     /// Books `operation` and says when it is done.
@@ -111,61 +107,38 @@ impl Device {
             }
             Operation::Sync => Access::Sync,
         };
-        let (asked_ns, awaited) = (self.clock.now_ns(), Awaited::from(operation));
-        Booking { asked_ns, due_ns: self.schedule.schedule(asked_ns, access), awaited }
+        let (started_ns, first) = (self.clock().now_ns(), Awaited::from(operation));
+        let due_ns = self.schedule.schedule(started_ns, access);
+        Booking { request: Batch { started_ns, first, is_single: true }, due_ns }
     }
 
     /// Waits until the request is done, in the way that callers of this device wait.
     fn wait_for(&self, booking: Booking) {
-        let Booking { asked_ns, due_ns, awaited } = booking;
-        let Some(pause_ns) = self.means.pause_ns(self.waiting, awaited) else {
-            return self.wait_until(due_ns);
-        };
-        let now_ns = self.clock.now_ns();
-        let ask_from_ns = asked_ns + pause_ns;
-        if ask_from_ns > now_ns {
-            sharpen_timer();
-            self.clock.sleep(Duration::from_nanos(ask_from_ns - now_ns));
-        }
-        let first_ns = self.clock.now_ns();
-        let (at_once, mut now_ns) = (first_ns >= due_ns, first_ns);
-        while now_ns < due_ns {
-            if now_ns - first_ns > ASK_NS_MAX {
-                return self.wait_until(due_ns);
+        let mut caller = Caller::new(booking.request);
+        while self.clock().now_ns() < booking.due_ns {
+            if !self.asking.pause(&mut caller) {
+                return self.wait_until(booking.due_ns);
             }
-            self.clock.pause();
-            now_ns = self.clock.now_ns();
         }
-        self.means.observe(awaited, now_ns - asked_ns, at_once);
+        self.asking.learn(&caller);
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &*self.asking.clock
     }
 
     fn wait_until(&self, due_ns: u64) {
         loop {
-            let now = self.clock.now_ns();
+            let now = self.clock().now_ns();
             if now >= due_ns {
                 return;
             }
             sharpen_timer();
-            self.clock.sleep(Duration::from_nanos(due_ns - now));
+            self.clock().sleep(Duration::from_nanos(due_ns - now));
         }
     }
 }
 
-/// The kernel lets sleeps end up to 50 us late to save power, eight times the latency of the
-/// fastest profile. Each thread that waits asks for 1 us once; where that is refused it stays slow.
-pub(super) fn sharpen_timer() {
-    const SLACK_NS: Option<NonZeroU64> = NonZeroU64::new(1_000);
-    thread_local!(static SHARP: Cell<bool> = const { Cell::new(false) });
-    SHARP.with(|sharp| {
-        if !sharp.replace(true)
-            && let Err(error) = rustix::thread::set_current_timer_slack(SLACK_NS)
-        {
-            tracing::debug!(%error, "timers of this thread stay coarse");
-        }
-    });
-}
-
-/// A finished or running request of a queue.
 #[derive(Debug)]
 struct Due {
     tag: u64,
@@ -198,7 +171,7 @@ impl EmulatedQueue {
 
     /// Appends what is finished and due, the earliest first.
     fn release(&mut self, completions: &mut Vec<Completion>) -> usize {
-        let now = self.device.clock.now_ns();
+        let now = self.device.clock().now_ns();
         let ready = |due: &Due| due.booking.due_ns <= now && due.done.is_some();
         let mut numbers: Vec<(u64, u64)> = self
             .due
@@ -288,7 +261,7 @@ impl Driver for EmulatedDriver {
     }
 
     fn sync_directory(&self) -> Result<()> {
-        let due = self.device.schedule.schedule(self.device.clock.now_ns(), Access::Sync);
+        let due = self.device.schedule.schedule(self.device.clock().now_ns(), Access::Sync);
         let result = self.inner.sync_directory();
         self.device.wait_until(due);
         result
@@ -311,7 +284,7 @@ impl Driver for EmulatedDriver {
     }
 
     fn device_counts(&self) -> Option<DeviceCounts> {
-        Some(self.device.schedule.counts(self.device.clock.now_ns()))
+        Some(self.device.schedule.counts(self.device.clock().now_ns()))
     }
 
     fn book(&self, file: usize, of: HostUse) -> Option<u64> {

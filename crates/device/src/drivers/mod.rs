@@ -8,7 +8,7 @@
 //!   memory.rs      a directory in memory
 //!   emulated.rs    any of these, slowed down to a device model (model.rs, write_curve.rs,
 //!                  profiles.rs)
-//!   waiting.rs     how a caller waits for direct I/O and for an emulated device
+//!   waiting.rs     how a caller waits for direct I/O and for an emulated device; asking.rs does it
 //!   host_files.rs  files that are not the store's own: what a loader reads, what a tool writes
 //!   block_device.rs what the kernel counts of a device
 //!   directories.rs making, removing and looking at directories
@@ -23,6 +23,7 @@
 //! `unsafe` of this crate lives below this module, nowhere else; today in `ring.rs`,
 //! `owner_process.rs`, `forking.rs`, `mapped.rs` and `power_switch.rs`.
 
+mod asking;
 mod block_device;
 pub mod direct;
 pub mod directories;

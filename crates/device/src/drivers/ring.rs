@@ -13,7 +13,7 @@
 //!    submit again.
 //! 4. Dropping the queue waits for every started request. If waiting itself fails, the buffers
 //!    are leaked rather than freed under the kernel's hands.
-//! 5. A queue whose callers ask (`waiting.rs`) reads the ring's memory while it does and enters the
+//! 5. A queue whose callers ask (`asking.rs`) reads the ring's memory while it does and enters the
 //!    kernel only to start requests and where asking takes too long.
 //! 6. A short transfer, an interruption, or a cancellation because the submitting thread ended, is
 //!    finished with blocking calls: rare, and so needs no second path through the ring.
@@ -21,10 +21,10 @@
 //! Threads: a queue belongs to one thread at a time, and may move between threads.
 #![allow(unsafe_code)]
 
+use super::asking::{Asking, Batch, Caller};
 use super::disk::{self, DiskFile};
-use super::emulated::sharpen_timer;
 use super::owner_process::{OwnerProcess, PerProcess};
-use super::waiting::{ASK_NS_MAX, Awaited, Means, Waiting};
+use super::waiting::Awaited;
 use crate::buffer::Buffer;
 use crate::driver::{Completion, Handle, Operation, Queue, Request};
 use crate::error::Result;
@@ -35,8 +35,6 @@ use std::fmt;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::time::Duration;
-use thermocline_foundation::Clock;
 
 /// The most a ring request moves at once; Linux itself stops at 2 GiB less a page. The rest is
 /// finished like any short transfer.
@@ -76,68 +74,6 @@ enum Kind {
     Sync,
 }
 
-/// How the callers of a driver wait for completions of its rings.
-#[derive(Debug)]
-pub(crate) struct Asking {
-    pub(crate) waiting: Waiting,
-    pub(crate) means: Means,
-    pub(crate) clock: Arc<dyn Clock>,
-}
-
-/// Requests that were handed in together.
-#[derive(Clone, Copy)]
-struct Batch {
-    started_ns: u64,
-    /// What its first request is.
-    first: Awaited,
-    /// There is no other, so how long it takes says something of it.
-    is_single: bool,
-}
-
-/// A caller that asks.
-struct Caller {
-    /// The newest batch.
-    batch: Batch,
-    /// When it asked for the first time, and whether it has asked again.
-    first_ns: Option<u64>,
-    again: bool,
-}
-
-impl Asking {
-    /// Lets time pass before `caller` asks again; false where it is to wait until it is told.
-    fn pause(&self, caller: &mut Caller) -> bool {
-        let Batch { started_ns, first, .. } = caller.batch;
-        let Some(pause_ns) = self.means.pause_ns(self.waiting, first) else { return false };
-        let now_ns = self.clock.now_ns();
-        match caller.first_ns {
-            None => {
-                let from_ns = started_ns.saturating_add(pause_ns);
-                if from_ns > now_ns {
-                    sharpen_timer();
-                    self.clock.sleep(Duration::from_nanos(from_ns - now_ns));
-                }
-                caller.first_ns = Some(now_ns.max(from_ns));
-                true
-            }
-            Some(first_ns) if now_ns.saturating_sub(first_ns) > ASK_NS_MAX => false,
-            Some(_) => {
-                self.clock.pause();
-                caller.again = true;
-                true
-            }
-        }
-    }
-
-    /// What `caller` waited for is done.
-    fn done(&self, caller: &Caller) {
-        let Batch { started_ns, first, is_single } = caller.batch;
-        if is_single && caller.first_ns.is_some() {
-            let took_ns = self.clock.now_ns().saturating_sub(started_ns);
-            self.means.observe(first, took_ns, !caller.again);
-        }
-    }
-}
-
 /// The queue. See the module's invariants.
 pub(crate) struct RingQueue {
     ring: IoUring,
@@ -155,7 +91,7 @@ pub(crate) struct RingQueue {
 
 impl RingQueue {
     /// A ring for `depth` requests in flight.
-    pub(crate) fn new(depth: usize, asking: Option<Arc<Asking>>) -> io::Result<Self> {
+    pub(super) fn new(depth: usize, asking: Option<Arc<Asking>>) -> io::Result<Self> {
         let depth = depth.clamp(1, DEPTH_MAX);
         let ring = IoUring::new(depth.next_power_of_two() as u32)?;
         Ok(Self {
@@ -171,9 +107,9 @@ impl RingQueue {
         })
     }
 
-    /// It was made by this process.
-    pub(crate) fn is_own(&self) -> bool {
-        self.owner.is_current()
+    /// It was made by this process, and the kernel takes its requests.
+    pub(super) fn is_usable(&self) -> bool {
+        self.owner.is_current() && !self.refused
     }
 
     /// Requests the kernel may be working on.
@@ -245,14 +181,14 @@ impl RingQueue {
     /// Moves completions out of the ring, waiting until at least `at_least` have been moved.
     fn collect(&mut self, at_least: usize) {
         let before = self.finished.len();
-        let mut caller = Caller { batch: self.newest, first_ns: None, again: false };
+        let mut caller = Caller::new(self.newest);
         loop {
             while let Some(event) = self.next_event() {
                 self.complete(&event);
             }
             let missing = at_least.saturating_sub(self.finished.len() - before);
             if missing == 0 {
-                self.asking.iter().for_each(|asking| asking.done(&caller));
+                self.asking.iter().for_each(|asking| asking.learn(&caller));
                 return;
             }
             if self.asking.as_ref().is_some_and(|asking| asking.pause(&mut caller)) {

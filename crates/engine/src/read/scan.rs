@@ -146,7 +146,8 @@ impl Reader {
 
     /// Bytes that one of a new scan's table iterators reads at once, at most.
     fn scan_window_bytes(&self, single_tables: usize) -> u32 {
-        let open_scans = 1 + self.versions.holders().count(Holder::Cursor);
+        // The new one is among them where it is a scan; a cursor counts once it is made.
+        let open_scans = self.versions.holders().count(Holder::Cursor);
         scan_window_bytes(self.shared.settings.memory.0, single_tables, open_scans)
     }
 }

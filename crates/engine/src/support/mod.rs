@@ -5,6 +5,7 @@ use crate::jobs::{Job, Step, Stepper, Workers};
 use crate::{
     ByteSize, Compression, Db, Environment, Experiments, HybridSettings, Preset, Settings, Tier,
 };
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline_device::MemoryDevices;
@@ -56,6 +57,29 @@ pub(crate) fn stepped_with(experiments: Experiments, settings: &Settings) -> Db 
 /// A new store whose background work waits to be stepped.
 pub(crate) fn stepped(settings: &Settings) -> Db {
     stepped_environment().create(Path::new("/home"), settings).expect("memory holds any store")
+}
+
+/// Everything is flushed, and nothing is left to do.
+pub(crate) fn rest(db: &Db) {
+    db.flush().expect("memory holds it");
+    db.settle().expect("memory holds it");
+}
+
+/// Deletes records whose keys are these numbers.
+pub(crate) fn delete(db: &Db, keys: impl Iterator<Item = u32>) {
+    keys.for_each(|key| db.delete(key.to_be_bytes()).expect("memory holds it"));
+}
+
+/// Merges that the store has made.
+pub(crate) fn merges(db: &Db) -> u64 {
+    db.stats().operations.compactions
+}
+
+/// Nothing is merged any more, however often the planner is asked, and what is `held` stays.
+pub(crate) fn assert_rests<T: PartialEq + Debug>(db: &Db, held: impl Fn(&Db) -> T) {
+    let before = (merges(db), held(db));
+    (0..10).for_each(|_| db.settle().expect("memory holds it"));
+    assert_eq!((merges(db), held(db)), before);
 }
 
 /// Turns that a test takes before it fails: far more than any needs.

@@ -1,27 +1,11 @@
 //! The preset `indexed`: what a table's writer hands over to the index, and what is read instead.
 
-use crate::hooked::{Call, HookedDevices};
 use crate::indexed::{State, check, churn, create, indexed, key, put};
-use crate::support::{HOME, Machine, stepped};
+use crate::support::{HOME, Machine, counting_reads};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use thermocline::{Db, Environment};
+use std::sync::atomic::Ordering::Relaxed;
+use thermocline::Db;
 use thermocline_foundation::random::Random;
-
-/// An environment of `machine` that counts reads of tables.
-fn counting(machine: &Machine) -> (Environment, Arc<AtomicU64>) {
-    let reads = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&reads);
-    let hook = move |call: Call, _: &Path, name: &str| {
-        if call == Call::Read && name.ends_with(".table") {
-            count.fetch_add(1, Relaxed);
-        }
-        Ok(())
-    };
-    let devices = HookedDevices::new(Arc::new(machine.devices.clone()), Arc::new(hook));
-    (stepped(Arc::new(devices), &machine.regions), reads)
-}
 
 fn waiting(db: &Db) -> u64 {
     db.stats().index.unwrap().waiting_tables
@@ -30,7 +14,7 @@ fn waiting(db: &Db) -> u64 {
 #[test]
 fn what_was_flushed_is_entered_without_a_read_of_its_table() {
     let machine = Machine::new();
-    let (environment, reads) = counting(&machine);
+    let (environment, reads) = counting_reads(&machine);
     let db = environment.create(Path::new(HOME), &indexed()).unwrap();
     let mut state = State::new();
     // Nothing is replaced, so nothing is merged.
@@ -52,7 +36,7 @@ fn a_merge_reads_what_it_merges_and_not_what_it_has_written() {
     db.flush().unwrap();
     db.settle().unwrap();
     let machine = machine.killed(db);
-    let (environment, reads) = counting(&machine);
+    let (environment, reads) = counting_reads(&machine);
     let db = environment.open(Path::new(HOME)).unwrap();
     let before = crate::indexed::tables(&db);
     db.compact_range(None, None, &mut |_| {}).unwrap();
@@ -66,7 +50,7 @@ fn a_merge_reads_what_it_merges_and_not_what_it_has_written() {
 #[test]
 fn tables_for_which_there_is_no_memory_are_read() {
     let machine = Machine::new();
-    let (environment, reads) = counting(&machine);
+    let (environment, reads) = counting_reads(&machine);
     let db = environment.create(Path::new(HOME), &indexed()).unwrap();
     let mut state = State::new();
     // Long keys and no values.
@@ -91,7 +75,7 @@ fn what_was_handed_over_is_read_after_a_kill() {
     churn(&db, &mut state, &mut Random::new(41), 0..3);
     assert!(waiting(&db) > 0, "a table was entered before the kill");
     let machine = machine.killed(db);
-    let (environment, reads) = counting(&machine);
+    let (environment, reads) = counting_reads(&machine);
     let db = environment.open(Path::new(HOME)).unwrap();
     db.settle().unwrap();
     assert!(waiting(&db) == 0 && reads.load(Relaxed) > 0);

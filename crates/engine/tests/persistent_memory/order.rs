@@ -1,11 +1,9 @@
 //! The preset `indexed`: scans by the index, and the order of the tables that they ask for.
 
-use crate::hooked::{Call, HookedDevices};
 use crate::indexed::{State, check, churn, create, delete, indexed, key, put, tables};
-use crate::support::{HOME, Machine, stepped};
+use crate::support::{HOME, Machine, counting_reads};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use thermocline::{Cursor, Db, Environment, Experiments, Scan};
 use thermocline_foundation::random::Random;
 
@@ -127,16 +125,7 @@ fn a_short_scan_by_the_index_reads_the_tables_of_its_keys_and_a_merge_reads_all(
     let still =
         Experiments { leaf_scan: Some(false), scan_merges: Some(false), ..Experiments::NONE };
     let machine = machine.killed(scattered(&machine, still).0);
-    let reads = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&reads);
-    let hook = move |call: Call, _: &Path, name: &str| {
-        if call == Call::Read && name.ends_with(".table") {
-            count.fetch_add(1, Relaxed);
-        }
-        Ok(())
-    };
-    let devices = HookedDevices::new(Arc::new(machine.devices.clone()), Arc::new(hook));
-    let environment = stepped(Arc::new(devices), &machine.regions);
+    let (environment, reads) = counting_reads(&machine);
     let environment = Environment { experiments: still, ..environment };
     let db = environment.open(Path::new(HOME)).unwrap();
     let read_by = |scan: Scan| {

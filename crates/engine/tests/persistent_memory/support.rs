@@ -1,8 +1,10 @@
 //! A machine with directories in memory and a region of which every store is remembered.
 
+use crate::hooked::{Call, HookedDevices};
 use crate::regions::{PERSISTENT, ShadowRegions};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thermocline::{
     ByteSize, Db, Environment, PersistentMemory, Preset, Settings, Stepper, Tier, Workers,
 };
@@ -97,4 +99,18 @@ impl Machine {
         let read = home.execute(&file, Operation::Read { offset: 0, buffer });
         String::from_utf8(read.buffer.to_vec()).unwrap()
     }
+}
+
+/// An environment of `machine` that counts reads of tables.
+pub fn counting_reads(machine: &Machine) -> (Environment, Arc<AtomicU64>) {
+    let reads = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&reads);
+    let hook = move |call: Call, _: &Path, name: &str| {
+        if call == Call::Read && name.ends_with(".table") {
+            count.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    };
+    let devices = HookedDevices::new(Arc::new(machine.devices.clone()), Arc::new(hook));
+    (stepped(Arc::new(devices), &machine.regions), reads)
 }

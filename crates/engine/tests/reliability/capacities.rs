@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use thermocline::{
-    ByteSize, Db, Durability, Environment, ErrorKind, FastCacheSettings, Preset, Settings, Stepper,
-    Tier, Workers,
+    ByteSize, CacheCapacity, Db, Durability, Environment, ErrorKind, FastCacheSettings, Preset,
+    Settings, Stepper, Tier, Workers,
 };
 use thermocline_device::{Devices, MemoryDevices};
 use thermocline_foundation::Clock;
@@ -62,7 +62,11 @@ fn settings_at_random(random: &mut Random) -> Settings {
     let fast = between(random, 1 << 20, 24 << 20);
     let slow = between(random, 64 << 20, 512 << 20);
     let log_writes = [1, 4][random.below(2) as usize];
-    let cache = [0, between(random, 1 << 20, 8 << 20)][random.below(2) as usize];
+    let cache = match (random.below(3), preset) {
+        (0, Preset::Leveled) => CacheCapacity::Auto,
+        (0 | 1, _) => ByteSize(between(random, 1 << 20, 8 << 20)).into(),
+        _ => ByteSize(0).into(),
+    };
     Settings {
         preset: Some(preset),
         tiers: vec![
@@ -76,7 +80,7 @@ fn settings_at_random(random: &mut Random) -> Settings {
         log_writes: if random.below(3) == 0 { log_writes } else { 1 },
         background_threads: 1 + random.below(3) as u32,
         level0_tables: 1 + random.below(6) as u32,
-        fast_cache: FastCacheSettings { capacity: ByteSize(cache).into(), ..Default::default() },
+        fast_cache: FastCacheSettings { capacity: cache, ..Default::default() },
         stats_interval: thermocline::Duration::ms(0),
         ..Settings::default()
     }
@@ -163,6 +167,10 @@ fn loads_within_capacities(seed: u64) {
         loaded += (key.len() + value.len()) as u64;
         number += 1;
         wanted.insert(key, value);
+        // What is read may be copied to the fast tier.
+        let asked = format!("key{:06}", random.below(20_000)).into_bytes();
+        assert_eq!(db.get(&asked).unwrap().as_deref(), wanted.get(&asked).map(Vec::as_slice));
+        check(&format!("read {number}"));
     }
     db.flush().unwrap_or_else(|error| panic!("{}", what(&format!("flush: {error}"))));
     db.settle().unwrap_or_else(|error| panic!("{}", what(&format!("settle: {error}"))));

@@ -1,6 +1,8 @@
 //! Stores whose space comes back.
 
-use crate::support::{one_tier, stepped, stepped_environment, tier};
+use crate::support::{
+    assert_rests, delete, merges, one_tier, rest, stepped, stepped_environment, tier,
+};
 use crate::{ByteSize, Db, Preset, Settings};
 use std::sync::Arc;
 use thermocline_foundation::random::Random;
@@ -37,16 +39,6 @@ fn loaded_with(memory: ByteSize) -> Db {
     put(&db, 0..RECORDS, 3);
     rest(&db);
     db
-}
-
-/// Everything is flushed, and nothing is left to do.
-fn rest(db: &Db) {
-    db.flush().unwrap();
-    db.settle().unwrap();
-}
-
-fn delete(db: &Db, keys: impl Iterator<Item = u32>) {
-    keys.for_each(|key| db.delete(key.to_be_bytes()).unwrap());
 }
 
 /// Bytes, entries and tombstones of all tables.
@@ -124,15 +116,10 @@ fn a_store_that_is_opened_with_garbage_gives_it_back() {
 #[test]
 fn blind_deletes_are_merged_a_bounded_number_of_times() {
     let db = loaded();
-    let merged = || db.stats().operations.compactions;
     // Keys that were never there, between those that are.
     (0..RECORDS).for_each(|key| db.delete([&key.to_be_bytes()[..], b"no"].concat()).unwrap());
     rest(&db);
-    let before = merged();
-    for _ in 0..10 {
-        db.settle().unwrap();
-    }
-    assert_eq!(merged(), before, "nothing is merged again and again");
+    assert_rests(&db, held);
     assert_eq!(held(&db).2, 0, "and the tombstones are gone");
     assert_eq!(db.scan().into_iter().count(), RECORDS as usize);
 }
@@ -140,17 +127,6 @@ fn blind_deletes_are_merged_a_bounded_number_of_times() {
 /// All fits in a memtable, so level 0 has few tables and none is due by the sizes of levels; or in
 /// few of them, and levels are deep.
 const MEMORIES: [ByteSize; 2] = [ByteSize::mib(256), ByteSize::mib(2)];
-
-fn merges(db: &Db) -> u64 {
-    db.stats().operations.compactions
-}
-
-/// Nothing is merged any more, however often the planner is asked.
-fn assert_rests(db: &Db) {
-    let (before, held_before) = (merges(db), held(db));
-    (0..10).for_each(|_| db.settle().unwrap());
-    assert_eq!((merges(db), held(db)), (before, held_before));
-}
 
 #[test]
 fn the_space_of_all_records_comes_back_once_they_are_overwritten() {
@@ -161,7 +137,7 @@ fn the_space_of_all_records_comes_back_once_they_are_overwritten() {
         rest(&db);
         let (bytes, ..) = held(&db);
         assert!(bytes <= live_bytes / 100 * 135, "{memory:?}: {bytes} where {live_bytes} are live");
-        assert_rests(&db);
+        assert_rests(&db, held);
         assert_eq!(db.scan().into_iter().count(), RECORDS as usize);
     }
 }
@@ -175,7 +151,7 @@ fn the_space_of_a_range_that_is_overwritten_comes_back() {
         rest(&db);
         let (bytes, ..) = held(&db);
         assert!(bytes <= live_bytes / 100 * 135, "{memory:?}: {bytes} where {live_bytes} are live");
-        assert_rests(&db);
+        assert_rests(&db, held);
     }
 }
 
@@ -186,7 +162,7 @@ fn a_few_overwritten_records_are_not_worth_a_merge() {
     put(&db, (0..RECORDS).step_by(10), 4);
     rest(&db);
     assert_eq!(merges(&db), before);
-    assert_rests(&db);
+    assert_rests(&db, held);
 }
 
 #[test]
@@ -208,13 +184,13 @@ fn overwritten_records_that_a_snapshot_keeps_end_after_it_by_themselves() {
         put(&db, 0..RECORDS, 4);
         rest(&db);
         assert!(held(&db).0 >= live_bytes / 10 * 19, "the snapshot needs them");
-        assert_rests(&db);
+        assert_rests(&db, held);
         drop(snapshot);
         // Waits only, and asks for nothing.
         db.engine().shared().jobs.wait_idle();
         let (bytes, ..) = held(&db);
         assert!(bytes <= live_bytes / 100 * 135, "{memory:?}: {bytes} where {live_bytes} are live");
-        assert_rests(&db);
+        assert_rests(&db, held);
     }
 }
 
@@ -237,6 +213,6 @@ fn a_store_that_is_opened_with_overwritten_records_gives_their_space_back() {
         db.engine().shared().jobs.wait_idle();
         let (bytes, ..) = held(&db);
         assert!(bytes <= live_bytes / 100 * 135, "{memory:?}: {bytes} where {live_bytes} are live");
-        assert_rests(&db);
+        assert_rests(&db, held);
     }
 }

@@ -1,6 +1,6 @@
 //! Stores whose space comes back.
 
-use crate::support::{hybrid, stepped_environment};
+use crate::support::{assert_rests, delete, hybrid, merges, rest, stepped_environment};
 use crate::{ByteSize, Db, Settings};
 use std::path::Path;
 use std::sync::Arc;
@@ -20,15 +20,6 @@ fn loaded() -> Db {
     }
     db.compact_range(None, None, &mut |_| {}).unwrap();
     db
-}
-
-fn rest(db: &Db) {
-    db.flush().unwrap();
-    db.settle().unwrap();
-}
-
-fn delete(db: &Db, keys: impl Iterator<Item = u32>) {
-    keys.for_each(|key| db.delete(key.to_be_bytes()).unwrap());
 }
 
 /// Bytes and entries of all tables, tombstones of the index.
@@ -83,10 +74,7 @@ fn a_few_deletes_are_not_worth_a_merge_and_are_not_looked_at_again_and_again() {
     rest(&db);
     let before = held(&db);
     assert_eq!(before.2, u64::from(RECORDS) / 10, "they wait in their slots");
-    let merges = || db.stats().operations.compactions;
-    let merged = merges();
-    (0..10).for_each(|_| db.settle().unwrap());
-    assert_eq!((held(&db), merges()), (before, merged));
+    assert_rests(&db, held);
 }
 
 #[test]
@@ -114,17 +102,6 @@ fn load_over(db: &Db, keys: impl Iterator<Item = u32>) {
     ingest.finish().unwrap();
 }
 
-fn merges(db: &Db) -> u64 {
-    db.stats().operations.compactions
-}
-
-/// Nothing is merged any more, however often the planner is asked.
-fn assert_rests(db: &Db) {
-    let before = (held(db), merges(db));
-    (0..10).for_each(|_| db.settle().unwrap());
-    assert_eq!((held(db), merges(db)), before);
-}
-
 #[test]
 fn runs_that_replace_each_other_become_one_at_rest() {
     for of in [1, 2] {
@@ -134,7 +111,7 @@ fn runs_that_replace_each_other_become_one_at_rest() {
         rest(&db);
         let (bytes, ..) = held(&db);
         assert!(bytes <= live_bytes / 100 * 135, "{bytes} where {live_bytes} are live");
-        assert_rests(&db);
+        assert_rests(&db, held);
         assert_eq!(db.scan().into_iter().count(), RECORDS as usize);
     }
 }
@@ -146,7 +123,7 @@ fn runs_that_replace_a_tenth_or_nothing_of_each_other_stay() {
     load_over(&db, (0..RECORDS).step_by(10));
     rest(&db);
     assert_eq!(merges(&db), before);
-    assert_rests(&db);
+    assert_rests(&db, held);
 }
 
 #[test]
@@ -157,10 +134,10 @@ fn runs_whose_older_versions_a_snapshot_needs_wait_for_its_end() {
     load_over(&db, 0..RECORDS);
     rest(&db);
     assert!(held(&db).0 >= live_bytes / 10 * 19, "the snapshot needs them");
-    assert_rests(&db);
+    assert_rests(&db, held);
     drop(snapshot);
     db.engine().shared().jobs.wait_idle();
     let (bytes, ..) = held(&db);
     assert!(bytes <= live_bytes / 100 * 135, "{bytes} where {live_bytes} are live");
-    assert_rests(&db);
+    assert_rests(&db, held);
 }
