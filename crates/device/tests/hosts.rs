@@ -182,8 +182,10 @@ fn a_table_that_is_read_much_is_copied_and_the_copy_goes_with_it_or_for_want_of_
     assert_eq!(cold.place_to_read(), cold.place());
     let tier = &hosts.report()[0].tiers[0];
     assert_eq!((tier.copies, tier.copied_bytes, tier.used_bytes), (1, 8, 0));
-    // A log comes first: it may become as long as all of the tier.
-    drop(hosts.create(&place.path("db/3.log"), of("3.log")).unwrap());
+    // Logs come first: eight of them may become as long as all of the tier.
+    let log = |number| hosts.create(&place.path(&format!("db/{number}.log")), of("3.log")).unwrap();
+    let logs: Vec<_> = (3..11).map(log).collect();
+    drop(logs);
     assert_eq!(count(|counts| counts.dropped_copies), 1);
     assert!(!copy.exists() && hot.place_to_read() == hot.place());
     assert_eq!(hot.epoch().load(Acquire), 2);
@@ -284,11 +286,14 @@ fn upper_levels_stay_fast_as_far_as_there_is_room_for_what_the_levels_have() {
         file.synced().unwrap();
         file.place().starts_with(place.path("fast"))
     };
-    // Tables are expected to have 64 MiB until one was seen.
-    assert!(!table(1, 0, 4) && !table(2, 1, 4) && !table(3, 2, 48), "nothing is known yet");
-    assert!(table(4, 0, 4), "level 0 comes to 16 MiB");
-    assert!(table(5, 1, 4));
-    assert!(!table(6, 2, 48), "level 2 has more than the fast tier");
+    // Files are expected to have 8 MiB each until one was seen, an eighth of the tier.
+    let log = |number| hosts.create(&place.path(&format!("db/{number}.log")), of("1.log")).unwrap();
+    let logs: Vec<_> = (10..17).map(log).collect();
+    assert!(!table(1, 2, 24) && !table(2, 2, 48), "logs have the fast tier");
+    drop(logs);
+    assert!(table(3, 0, 4) && table(4, 1, 4));
+    assert!(!table(5, 2, 8), "level 2 has more than the fast tier");
+    assert!(table(6, 0, 4));
 }
 
 #[test]

@@ -130,8 +130,10 @@ impl Sizes {
 
     fn devices(&self) -> Devices {
         let room = crate::scenarios::room_for(self.data_bytes());
+        // RocksDB alone there overwrites everything, and is not through with merging it.
+        let fast = ByteSize(room.0 + 2 * self.data_bytes());
         let capacity = ByteSize::mib(self.mib(self.fast_percent));
-        Devices { fast: room, slow: room, capacity }
+        Devices { fast, slow: room, capacity }
     }
 
     /// The cell that all of `group` are made from.

@@ -18,8 +18,8 @@ const LEVEL0_TABLES: u64 = 4;
 /// What a file is expected to come to before one of its class was seen: RocksDB's memtable.
 const FIRST_BYTES: u64 = 64 << 20;
 
-/// Where the fastest tier has no room for one such file, a host made its memtables smaller: a first
-/// file is expected to come to one part in so many of the tier, and a page at least.
+/// On a small tier a host makes its memtables smaller: a first file is expected to come to one part
+/// in so many of the fastest tier at most, and to a page at least.
 const FIRST_PART: u64 = 8;
 const FIRST_BYTES_MIN: u64 = 4 << 10;
 
@@ -33,10 +33,7 @@ impl Host {
     pub(super) fn expected_bytes(&self, class: FileClass) -> u64 {
         let known = self.listing.lock().expected_bytes(class);
         let fastest_bytes = self.identities.first().map_or(0, |tier| tier.spec().capacity.0);
-        known.unwrap_or_else(|| match fastest_bytes {
-            FIRST_BYTES.. => FIRST_BYTES,
-            small => (small / FIRST_PART).max(FIRST_BYTES_MIN),
-        })
+        known.unwrap_or((fastest_bytes / FIRST_PART).clamp(FIRST_BYTES_MIN, FIRST_BYTES))
     }
 
     /// The rooms that a new file may come into, the best one first.

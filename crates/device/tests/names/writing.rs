@@ -113,15 +113,18 @@ fn a_log_that_is_closed_takes_what_it_has() {
     assert_eq!(used(), 3);
 }
 
-/// A small fast tier has room for a host's first log and its first tables.
+/// A small fast tier has room for a host's first log and its first tables, and for a cache.
 #[test]
 fn a_first_file_is_expected_to_take_an_eighth_of_a_small_fast_tier() {
-    let place = Place::new();
-    let tiers = [place.spec("fast", ByteSize::mib(8)), place.spec("slow", ByteSize::gib(1))];
-    let names = Names::make(devices(), &place.path("db"), &tiers, policy()).unwrap();
-    let writers = ["1.log", "2.log"].map(|name| names.create(name, class(name, 0)).unwrap());
-    assert_eq!(names.tiers()[0].used_bytes, 2 << 20);
-    drop(writers);
+    for (tier_mib, file_mib) in [(8, 1), (80, 10), (512, 64), (1024, 64)] {
+        let place = Place::new();
+        let fast = place.spec("fast", ByteSize::mib(tier_mib));
+        let tiers = [fast, place.spec("slow", ByteSize::gib(1))];
+        let names = Names::make(devices(), &place.path("db"), &tiers, policy()).unwrap();
+        let writers = ["1.log", "2.log"].map(|name| names.create(name, class(name, 0)).unwrap());
+        assert_eq!(names.tiers()[0].used_bytes, 2 * file_mib << 20, "of {tier_mib} MiB");
+        drop(writers);
+    }
 }
 
 /// A restore writes many files at once, before any is as long as it was expected to be.
