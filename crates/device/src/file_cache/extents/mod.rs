@@ -4,7 +4,7 @@
 //! ```text
 //!   reader ── read ──> look-up ──> sealed file on tier 0 ──> checksum ──> served
 //!                │ not there                        '── does not match ──> the host reads its file
-//!                '─ second access: wanted ── host reads it ── fill ──> batch ──> (keeping.rs)
+//!                '─ read again: wanted ── host reads it ── fill ──> batch ──> (keeping.rs)
 //!
 //!   stored extent   bytes of the file | checksum u32, bound to instance, file and offset
 //! ```
@@ -159,7 +159,7 @@ struct Tables {
 
 impl Tables {
     fn new(plan: ExtentPlan) -> Self {
-        let policy = AdmissionPolicy::SecondAccess;
+        let policy = AdmissionPolicy::SimulatedLru { percent: 100 };
         let admission = BlockAdmission::new(policy, plan.capacity_bytes, plan.extent_bytes);
         Self {
             lookup: Lookup::new(plan.extents()),
