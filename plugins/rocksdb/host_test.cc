@@ -4,6 +4,7 @@
 //   host_test moves DIR URI      files move while they are open: reads follow, old ones are closed
 //   host_test copies DIR URI     tables that are read much are read at copies on a faster tier
 //   host_test extents DIR URI    records that are read again come from parts on a faster tier
+//   host_test room DIR URI FAST  the devices of both tiers fill up, and have room again
 //   host_test from-c DIR URI     by the C interface, as the crate for Rust does
 //   host_test write DIR URI      synced writes until it is killed; prints what it was told of
 //   host_test verify DIR URI N   all numbers below N are there
@@ -356,6 +357,47 @@ int Extents(const std::string& directory, const std::string& uri) {
   return 0;
 }
 
+void WriteBallast(const std::string& path) {
+  const std::vector<char> bytes(6 << 20, 'x');
+  FILE* const file = std::fopen(path.c_str(), "wb");
+  const bool is_written =
+      file != nullptr && std::fwrite(bytes.data(), bytes.size(), 1, file) == 1;
+  if (file == nullptr || std::fclose(file) != 0 || !is_written) {
+    Check(Status::IOError(path), "ballast");
+  }
+}
+
+// What others have on both devices goes when the database found them full.
+int Room(const std::string& directory, const std::string& uri, const std::string& fast) {
+  const Options options = OptionsOver(uri);
+  std::unique_ptr<DB> db = Open(options, directory);
+  const std::string ballast[] = {fast + "/ballast", directory + "/ballast"};
+  for (const std::string& path : ballast) WriteBallast(path);
+  int number = 0;
+  Status status;
+  while (number < 1000000 && status.ok()) {
+    status = db->Put({}, Key(number), Value(number));
+    if (status.ok()) number++;
+  }
+  if (!status.IsNoSpace()) Check(Status::Aborted(status.ToString()), "full devices were not told");
+  for (const std::string& path : ballast) unlink(path.c_str());
+  // The host looks for room every five seconds; a minute at most.
+  for (int round = 0; round < 600 && !status.ok(); round++) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    status = db->Put({}, Key(number), Value(number));
+  }
+  Check(status, "put once there is room");
+  const int end = number + 1;
+  Check(db->Flush({}), "flush once there is room");
+  Expect(db.get(), 0, end);
+  Close(std::move(db));
+  db = Open(options, directory);
+  Expect(db.get(), 0, end);
+  Close(std::move(db));
+  std::printf("host_test: full after %d records; went on by itself once there was room\n", number);
+  return 0;
+}
+
 int FromC(const std::string& directory, const std::string& uri) {
   rocksdb_env_t* const env = thermocline_rocksdb_env(uri.c_str());
   if (env == nullptr) Check(Status::InvalidArgument(uri), "an environment for C");
@@ -421,13 +463,14 @@ int main(int count, char** arguments) {
   if (what == "moves") return Moves(arguments[2], arguments[3]);
   if (what == "copies") return Copies(arguments[2], arguments[3]);
   if (what == "extents") return Extents(arguments[2], arguments[3]);
+  if (what == "room" && count > 4) return Room(arguments[2], arguments[3], arguments[4]);
   if (what == "from-c") return FromC(arguments[2], arguments[3]);
   if (what == "write") return WriteUntilKilled(arguments[2], arguments[3]);
   if (what == "verify" && count > 4) {
     return Verify(arguments[2], arguments[3], std::atoi(arguments[4]));
   }
   std::fprintf(stderr,
-               "host_test: say calls|moves|copies|extents|from-c|write DIR URI, or verify "
-               "DIR URI N\n");
+               "host_test: say calls|moves|copies|extents|from-c|write DIR URI, room DIR URI "
+               "FAST, or verify DIR URI N\n");
   return 2;
 }

@@ -11,9 +11,10 @@ namespace thermocline {
 
 class FiguresDue {
  public:
-  FiguresDue() : next_s_(SteadySeconds() + kEverySeconds) {}
+  FiguresDue() : next_s_(SteadySeconds() + kFirstSeconds) {}
 
-  // True for one caller every ten minutes.
+  // True for one caller shortly after the log was opened, when the directory is open as well, and
+  // then every ten minutes.
   bool Take() {
     int64_t due = next_s_.load(std::memory_order_relaxed);
     const int64_t now = SteadySeconds();
@@ -21,6 +22,7 @@ class FiguresDue {
   }
 
  private:
+  static constexpr int64_t kFirstSeconds = 10;
   static constexpr int64_t kEverySeconds = 600;
 
   static int64_t SteadySeconds() {

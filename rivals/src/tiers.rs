@@ -10,12 +10,13 @@
 
 use crate::foreign::plugin;
 use std::path::PathBuf;
+use std::sync::Arc;
 use thermocline_bench::Outcome;
 use thermocline_bench::store::{CreatedTables, OpenOptions, SecondLevel};
-use thermocline_device::drivers::{PosixDriver, Profile};
+use thermocline_device::drivers::{DriverSpec, Profile, Waiting};
 use thermocline_device::profile::{Point, Source};
 use thermocline_device::{Curve, TierProfile};
-use thermocline_foundation::ByteSize;
+use thermocline_foundation::{ByteSize, SystemClock};
 
 /// Blocks of 4 KiB, for which the emulated devices have their rates.
 const BLOCK_BYTES: u64 = 4 << 10;
@@ -120,14 +121,15 @@ impl Tiers {
         Ok(())
     }
 
-    /// Before the host opens a directory that was loaded: the fast tier's profile, where it is not
-    /// to be learnt. It lies beside each `TIER`.
+    /// Before the host opens a directory that was loaded: the profile of the fast tier's emulated
+    /// device, where it is not to be learnt. It lies beside each `TIER`.
     pub fn tell_profile(&self) -> Outcome<()> {
         let (Some(device), Some(fast)) = (self.known, &self.fast) else { return Ok(()) };
         let profile =
             TierProfile { source: Source::Fio, write: curve(device), ..TierProfile::default() };
+        let emulated = DriverSpec::Emulated(device, Waiting::Interrupt);
         for entry in thermocline_bench::files::folders(fast)? {
-            profile.write(&PosixDriver::open(&entry)?)?;
+            profile.write(&*emulated.open(&entry, Arc::new(SystemClock::new()))?)?;
         }
         Ok(())
     }

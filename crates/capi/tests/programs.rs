@@ -1,4 +1,4 @@
-//! C programs, compiled by the system's compiler and run: the one of `docs/c.md`, and one for each
+//! C programs, compiled by the system's compiler and run: those of `docs/c.md`, and one for each
 //! header that calls every function. Each against the shared library and the archive, and under
 //! valgrind where that is installed, else with the compiler's own checks of memory.
 //!
@@ -131,23 +131,32 @@ impl Scratch {
     }
 }
 
+/// The programs of the page, and what they print.
+const OF_THE_PAGE: [(&str, &str); 2] =
+    [("store.c", "value\nkey\n"), ("tiers.c", "bytes of the host\n")];
+
 #[test]
-fn the_program_of_the_page_runs_with_the_shared_library_and_the_archive() {
+fn the_programs_of_the_page_run_with_the_shared_library_and_the_archive() {
     for library in [Library::Shared, Library::Archive] {
-        let scratch = Scratch::new();
-        let program = scratch.compile("store.c", library, &[]);
-        for _ in 0..2 {
-            assert_eq!(scratch.run(&program, &[], &[]), "value\nkey\n", "{library:?}");
+        for (name, printed) in OF_THE_PAGE {
+            let scratch = Scratch::new();
+            ["fast", "slow"].map(|tier| std::fs::create_dir(scratch.path(tier)).unwrap());
+            let program = scratch.compile(name, library, &[]);
+            for _ in 0..2 {
+                assert_eq!(scratch.run(&program, &[], &[]), printed, "{name} {library:?}");
+            }
         }
     }
 }
 
 #[test]
-fn the_page_has_the_program_that_the_tests_run() {
+fn the_page_has_the_programs_that_the_tests_run() {
     let read = |path: &Path| std::fs::read_to_string(path).unwrap();
     let page = read(&folder().join("../../docs/c.md"));
-    let program = read(&folder().join("tests/c/store.c"));
-    assert!(page.contains(&format!("```c\n{program}```\n")), "docs/c.md has another program");
+    for (name, _) in OF_THE_PAGE {
+        let program = read(&folder().join("tests/c").join(name));
+        assert!(page.contains(&format!("```c\n{program}```\n")), "docs/c.md has another {name}");
+    }
 }
 
 #[test]

@@ -56,8 +56,11 @@ fn a_directory_is_listed_and_shown_by_tier() {
     assert_eq!((&shown[0]["files"], &shown[0]["used_bytes"]), (&2.into(), &(40 << 20).into()));
     assert_eq!((&shown[1]["files"], &shown[1]["used_bytes"]), (&1.into(), &5.into()));
     assert!(shown[0]["useful_writers"].is_u64() && shown[1]["useful_writers"].is_null());
+    let sources = [0, 1].map(|tier| shown[tier]["profile_source"].as_str().unwrap());
+    assert_eq!(sources, ["measured", "unknown"]);
     let shown = text(&scratch.ok(&["tiers", "show", "db"]));
     assert!(shown.contains("useful writers") && shown.contains("50.0 %"), "{shown}");
+    assert!(shown.contains(" measured "), "{shown}");
     let listed: serde_json::Value =
         serde_json::from_slice(&scratch.ok(&["--json", "tiers", "list", "db"])).unwrap();
     assert_eq!((&listed[0]["name"], &listed[0]["tier"]), (&"1.sst".into(), &0.into()));

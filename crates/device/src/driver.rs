@@ -196,6 +196,17 @@ pub struct DeviceCounts {
     pub written_bytes: u64,
     /// How long something was asked of it.
     pub busy_ns: u64,
+    /// Bytes that programs wrote and that it was not given yet, at most: no count, but what the
+    /// system holds back now, of all devices together.
+    pub unwritten_bytes: u64,
+}
+
+impl DeviceCounts {
+    /// It did something since `before`.
+    pub fn differs_from(&self, before: &Self) -> bool {
+        let did = |counts: &Self| (counts.read_bytes, counts.written_bytes, counts.busy_ns);
+        did(self) != did(before)
+    }
 }
 
 /// What a program does to a file itself, past its driver.
@@ -229,6 +240,15 @@ pub struct DirectoryId {
     pub device: u64,
     /// The directory's number on it.
     pub number: u64,
+}
+
+/// A device whose work is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CountedDevice {
+    /// One of the machine's, by its number.
+    Real(u64),
+    /// One that is emulated, told from all others of the process.
+    Emulated(usize),
 }
 
 /// One directory on one device.
@@ -288,6 +308,16 @@ pub trait Driver: Send + Sync + Debug {
     /// What the device of the directory has done, whatever program asked for it; none where that
     /// is not counted.
     fn device_counts(&self) -> Option<DeviceCounts> {
+        None
+    }
+
+    /// The device that [`Driver::device_counts`] tells of; none where that cannot be told.
+    fn counted_device(&self) -> Option<CountedDevice> {
+        self.directory_id().map(|id| CountedDevice::Real(id.device))
+    }
+
+    /// The device that the directory's own is slowed down to; none where it is not.
+    fn emulated_as(&self) -> Option<&str> {
         None
     }
 

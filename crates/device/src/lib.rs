@@ -44,8 +44,8 @@ pub mod tiered_files;
 pub use buffer::Buffer;
 pub use context::{FileContext, FileKind, Keeping, Origin};
 pub use driver::{
-    Completion, DeviceCounts, DirectoryId, Driver, DriverFile, FileStamp, Handle, HostUse,
-    Operation, Queue, Request,
+    Completion, CountedDevice, DeviceCounts, DirectoryId, Driver, DriverFile, FileStamp, Handle,
+    HostUse, Operation, Queue, Request,
 };
 pub use drivers::{DriverSpec, OwnerProcess};
 pub use error::{Error, ErrorKind, Result};

@@ -429,6 +429,32 @@ fn a_removal_that_was_cut_off_is_done_by_the_next_one() {
 }
 
 #[test]
+fn figures_tell_writers_reads_and_directories_that_may_take_more_than_their_device_has() {
+    let place = Place::new();
+    let hosts = place.hosts("tier=FAST:1MiB&tier=home:1MiB&placement=parallelism");
+    let writer = hosts.create(&place.path("db/1.log"), of("1.log")).unwrap().unwrap();
+    let report = hosts.report().remove(0);
+    let writers: Vec<u16> = report.tiers.iter().map(|tier| tier.writers).collect();
+    assert_eq!((writers, report.move_threads), (vec![1, 0], 0));
+    assert!(report.warnings.is_empty(), "{:?}", report.warnings);
+    drop((writer, hosts));
+
+    let hosts = place.hosts("tier=FAST:8000TB&tier=home:8000TB&placement=top_levels(0)");
+    let (upper, lower) = (place.put(&hosts, "db/2.log", 0), place.put(&hosts, "db/3.sst", 6));
+    assert_eq!(hosts.report()[0].tiers[0].hit_percent, None);
+    (0..3).for_each(|_| upper.was_read());
+    lower.was_read();
+    let report = hosts.report().remove(0);
+    let of_levels = |at: usize| -> Vec<(Option<u8>, u64)> {
+        report.tiers[at].levels.iter().map(|level| (level.level, level.file_reads)).collect()
+    };
+    let hits = [0, 1].map(|at| report.tiers[at].hit_percent);
+    assert_eq!((hits, of_levels(1)), ([Some(75), None], vec![(Some(6), 1)]));
+    assert!(of_levels(0).contains(&(Some(0), 3)), "{:?}", of_levels(0));
+    assert!(report.warnings[0].contains("lower the capacities"), "{:?}", report.warnings);
+}
+
+#[test]
 fn room_is_that_of_the_tiers() {
     let place = Place::new();
     let hosts = place.hosts("tier=FAST:300MiB&tier=home:200MiB&placement=fill_first");

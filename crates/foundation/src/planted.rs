@@ -450,6 +450,12 @@ bugs! {
     /// Names over links · an opening drops a link whose file is gone · creation, power cut that
     /// loses the tier's name and keeps the link.
     LostLinkDropped,
+    /// Names over links · a copy of the directory opens beside the original and shares its tiers'
+    /// files · the directory is copied, the copy is opened.
+    CopiedDirectoryAccepted,
+    /// Names over links · a file that goes on elsewhere takes along what a failed append left, and
+    /// its host appends that once more · a full device that takes the first part of an append.
+    OverflowRepeatsAppend,
     /// Names over links · a file that takes another's name is read from the other's copy on a
     /// faster tier · copy, rename over the name, read.
     CopyOfReplacedFileServed,

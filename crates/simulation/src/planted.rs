@@ -19,7 +19,7 @@ pub const FOUND_BY_TRANSACTIONS: [Planted; 5] = [
 
 /// Bugs of names over links, which the engine does not use; their own histories find them
 /// (`tests/names.rs`).
-pub const FOUND_BY_NAMES: [Planted; 11] = [
+pub const FOUND_BY_NAMES: [Planted; 13] = [
     Planted::LinkSwitchedUnsynced,
     Planted::OldPlaceDeletedFirst,
     Planted::HomeSyncedBeforeTier,
@@ -31,6 +31,8 @@ pub const FOUND_BY_NAMES: [Planted; 11] = [
     Planted::ExtentOfReplacedFileServed,
     Planted::LinkedNamesShareFile,
     Planted::LostLinkDropped,
+    Planted::CopiedDirectoryAccepted,
+    Planted::OverflowRepeatsAppend,
 ];
 
 /// A bug, and what came of a task with the bug in the engine.

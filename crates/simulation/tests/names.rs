@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use thermocline_simulation::names::{
-    Counts, faults, fill_device, kinds_of, overwrite, run, run_end, run_with_fault, write_beside,
+    Counts, faults, fill_device, kinds_of, overwrite, run, run_end, run_with_fault, vanish,
+    write_beside,
 };
 
 #[test]
@@ -52,6 +53,14 @@ fn extents_leave_a_part_of_their_device_free_and_give_way_to_files() {
     for seed in 0..3 {
         let most = fill_device(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         assert!(most > 500 && most <= 950, "{most} thousandths");
+    }
+}
+
+#[test]
+fn a_tier_that_is_away_takes_no_name_and_has_its_files_when_it_is_back() {
+    for seed in 0..6 {
+        let failed = vanish(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        assert_eq!(failed, 3, "seed {seed}");
     }
 }
 

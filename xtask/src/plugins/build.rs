@@ -170,6 +170,17 @@ pub fn program(sources: &[&str], more: &[String], program: &Path) -> Result<(), 
     compile("g++", &arguments)
 }
 
+/// What has the compiler check uses of memory, and arithmetic; nothing where it cannot. Tries that
+/// in `folder`.
+pub fn sanitizers(folder: &Path) -> Vec<String> {
+    let flags = words(&["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]);
+    let (source, tried) = (folder.join("nothing.cc"), folder.join("nothing"));
+    let runs = fs::write(&source, "int main() { return 0; }\n").is_ok()
+        && program(&[&source.display().to_string()], &flags, &tried).is_ok()
+        && Command::new(&tried).status().is_ok_and(|status| status.success());
+    if runs { flags } else { Vec::new() }
+}
+
 /// Builds a program of the row's host to `program`; with its plugin, where one is given.
 pub fn host_program(
     row: &Row,

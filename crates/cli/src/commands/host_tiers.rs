@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use thermocline::{TierChange, WhichTier};
 use thermocline_device::names::{NamedInfo, NamedTier};
+use thermocline_device::profile::Source;
 use thermocline_device::{FillFirst, Names, SystemDevices, TierSpec};
 use thermocline_foundation::ByteSize;
 
@@ -136,6 +137,8 @@ struct ShownTier<'a> {
     device_free_bytes: Option<u64>,
     useful_writers: Option<u16>,
     useful_readers: Option<u16>,
+    /// Where these are known from.
+    profile_source: Source,
 }
 
 impl<'a> ShownTier<'a> {
@@ -150,7 +153,18 @@ impl<'a> ShownTier<'a> {
             device_free_bytes: tier.space.map(|space| space.free_bytes),
             useful_writers: tier.profile.write.useful_workers(),
             useful_readers: tier.profile.read.useful_workers(),
+            profile_source: tier.profile.source,
         }
+    }
+}
+
+/// How it is known what a device can do.
+fn known_as(source: Source) -> &'static str {
+    match source {
+        Source::Unknown => "-",
+        Source::Measured => "measured",
+        Source::Fio => "fio said",
+        Source::Online => "seen",
     }
 }
 
@@ -170,6 +184,7 @@ fn show(names: &Names, json: bool) -> Result<()> {
         ">full",
         ">device free",
         ">useful writers",
+        "as",
         "driver",
         "path",
     ]);
@@ -184,6 +199,7 @@ fn show(names: &Names, json: bool) -> Result<()> {
             text::share(tier.used_bytes, tier.capacity_bytes),
             tier.device_free_bytes.map_or_else(|| "?".to_owned(), size),
             number(tier.useful_writers),
+            known_as(tier.profile_source).to_owned(),
             tier.driver.to_owned(),
             tier.path.display().to_string(),
         ]);

@@ -1,8 +1,11 @@
-//! What the kernel counts of a block device, in `/sys/dev/block/MAJOR:MINOR/stat`.
+//! What the kernel counts of a block device, in `/sys/dev/block/MAJOR:MINOR/stat`, and what it
+//! holds back from all of them, in `/proc/meminfo`.
 //!
 //! ```text
 //!   reads merged sectors ms  writes merged sectors ms  in flight  busy ms  ...
 //!   0     1      2       3   4      5      6       7   8          9
+//!
+//!   Dirty:             31496 kB           Writeback:             0 kB
 //! ```
 //! A sector is 512 bytes there, whatever the device's own is. Directories of other file systems
 //! (in memory, over a network, stacked) have no such device: then nothing is told.
@@ -18,7 +21,20 @@ const BUSY_MS: usize = 9;
 /// The counts of the device that a directory lies on.
 pub(super) fn counts(directory: DirectoryId) -> Option<DeviceCounts> {
     let (major, minor) = (major(directory.device), minor(directory.device));
-    parse(&std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?)
+    let counts =
+        parse(&std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?)?;
+    let unwritten_bytes =
+        std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| unwritten(&text));
+    Some(DeviceCounts { unwritten_bytes: unwritten_bytes.unwrap_or(u64::MAX), ..counts })
+}
+
+/// Bytes that the page cache has not written yet.
+fn unwritten(text: &str) -> Option<u64> {
+    let kib = |name: &str| -> Option<u64> {
+        let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+        value.strip_suffix("kB")?.trim().parse().ok()
+    };
+    Some(kib("Dirty:")?.saturating_add(kib("Writeback:")?).saturating_mul(1024))
 }
 
 fn parse(text: &str) -> Option<DeviceCounts> {
@@ -30,6 +46,7 @@ fn parse(text: &str) -> Option<DeviceCounts> {
         read_bytes: field(READ_SECTORS)?.saturating_mul(SECTOR_BYTES),
         written_bytes: field(WRITTEN_SECTORS)?.saturating_mul(SECTOR_BYTES),
         busy_ns: field(BUSY_MS)?.saturating_mul(1_000_000),
+        ..DeviceCounts::default()
     })
 }
 
@@ -44,10 +61,23 @@ mod tests {
             read_bytes: 9_311_514 * 512,
             written_bytes: 1_480_136 * 512,
             busy_ns: 42_540_000_000,
+            unwritten_bytes: 0,
         };
         assert_eq!(parse(line), Some(counts));
         for other in ["", "1 2 3 4 5 6 7 8 9", "1 2 3 4 5 6 7 8 9 ten", "-1 2 3 4 5 6 7 8 9 10"] {
             assert_eq!(parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_the_page_cache_holds_back_is_dirty_or_on_its_way() {
+        let text = "MemFree:  17 kB\nDirty:             31496 kB\nWriteback:          4 kB\n\
+                    WritebackTmp:          9 kB\n";
+        assert_eq!(unwritten(text), Some(31_500 << 10));
+        for other in
+            ["", "Dirty: 1 kB\n", "Dirty: 1 kB\nWriteback: x kB\n", "Dirty: 1\nWriteback: 1"]
+        {
+            assert_eq!(unwritten(other), None, "{other}");
         }
     }
 }

@@ -21,8 +21,8 @@ use super::asking::{Asking, Batch, Caller, sharpen_timer};
 use super::model::{Access, DeviceModel, Position, Schedule};
 use super::waiting::{Awaited, Waiting};
 use crate::driver::{
-    Completion, DeviceCounts, DirectoryId, DirectoryLock, Driver, Entry, Handle, HostUse,
-    Operation, Queue, Request, Space,
+    Completion, CountedDevice, DeviceCounts, DirectoryId, DirectoryLock, Driver, Entry, Handle,
+    HostUse, Operation, Queue, Request, Space,
 };
 use crate::error::Result;
 use std::collections::HashMap;
@@ -36,6 +36,7 @@ use thermocline_foundation::Clock;
 pub struct EmulatedDriver {
     inner: Arc<dyn Driver>,
     device: Arc<Device>,
+    name: String,
     text: String,
 }
 
@@ -72,10 +73,10 @@ impl EmulatedDriver {
         clock: Arc<dyn Clock>,
         waiting: Waiting,
     ) -> Self {
-        let text = format!("{} as {device}", inner.describe());
+        let (name, text) = (device.to_owned(), format!("{} as {device}", inner.describe()));
         let (schedule, asking) = (Schedule::new(model), Asking::new(waiting, clock));
         let device = Arc::new(Device { schedule, asking });
-        Self { inner, device, text }
+        Self { inner, device, name, text }
     }
 }
 
@@ -285,6 +286,14 @@ impl Driver for EmulatedDriver {
 
     fn device_counts(&self) -> Option<DeviceCounts> {
         Some(self.device.schedule.counts(self.device.clock().now_ns()))
+    }
+
+    fn counted_device(&self) -> Option<CountedDevice> {
+        Some(CountedDevice::Emulated(Arc::as_ptr(&self.device).addr()))
+    }
+
+    fn emulated_as(&self) -> Option<&str> {
+        Some(&self.name)
     }
 
     fn book(&self, file: usize, of: HostUse) -> Option<u64> {

@@ -5,6 +5,7 @@
 //!   mod.rs       Hosts: the calls, by paths     settings.rs  what a URI says
 //!   mover.rs     moves, copies in the background  plain.rs     files that are on no tier
 //!   report.rs    figures                          sampler.rs    what devices do
+//!   claims.rs    directories that share a device
 //!
 //!   Hosts   /db, /backup/private/1 ...   one Names for each, opened when it is first asked for
 //! ```
@@ -23,6 +24,7 @@
 //! Threads: everything is shared freely; one thread moves files and one looks at devices, until the
 //! value is dropped.
 
+mod claims;
 mod mover;
 mod plain;
 mod report;
@@ -34,7 +36,7 @@ pub use report::{HostReport, LevelReport, TierReport};
 pub use settings::{HostCache, HostProfile, HostSettings, HostTier, SCHEME};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::names::{WeakNames, is_hidden};
+use crate::names::{Claim, WeakNames, is_hidden};
 use crate::placement::{BandwidthSettings, ByLevelSettings, Placement, PlacementChoice};
 use crate::tiered_files::Devices;
 use crate::{FileClass, Holds, NamedFile, Names, Writer};
@@ -316,7 +318,12 @@ impl Hosts {
     /// Figures of the managed directories that were asked for.
     pub fn report(&self) -> Vec<HostReport> {
         let open = self.shared.open.lock().open.clone();
-        open.values().map(HostReport::of).collect()
+        let claims: Vec<_> = open.values().map(Names::claims).collect();
+        let all = claims.concat();
+        let report = |(names, own): (&Names, &Vec<Claim>)| {
+            HostReport::of(names, claims::overbooked(own, &all))
+        };
+        open.values().zip(&claims).map(report).collect()
     }
 
     /// A directory moves with its `.thermocline`. Its tiers are told before that they may find it
@@ -402,6 +409,10 @@ impl Shared {
         let wake = Arc::new(move || waker.wake());
         names.keep_extents(self.settings.extents(), Arc::clone(&self.clock), wake);
         open.open.insert(directory.to_owned(), names.clone());
+        let all: Vec<_> = open.open.values().flat_map(Names::claims).collect();
+        for warning in claims::overbooked(&names.claims(), &all) {
+            tracing::warn!(directory = %directory.display(), "{warning}");
+        }
         names
     }
 

@@ -3,7 +3,8 @@
 //!
 //! 1. It holds the list of directories while it looks, which no host waits for longer than a few
 //!    files of the kernel are read; so a directory that is released has no user here.
-//! 2. What was seen is kept every ten minutes, and at the end.
+//! 2. What was seen is kept every ten minutes, and at the end. A host that makes a file does not
+//!    wait for that; one that gives the directory back does.
 //!
 //! Threads: one of its own, until the value is dropped.
 
@@ -55,30 +56,28 @@ impl Shared {
         let mut is_idle = true;
         while waker.wait(Some(if is_idle { IDLE } else { INTERVAL })) {
             let now_ns = self.clock.now_ns();
-            let is_due = now_ns.saturating_sub(stored_ns) >= STORED_NS;
             is_idle = true;
-            self.of_writers(|names| {
+            for names in self.open.lock().open.values().filter(|names| names.is_writer()) {
                 is_idle &= !names.sample_devices(now_ns);
-                if is_due {
-                    store(names);
-                }
-            });
-            if is_due {
+            }
+            if now_ns.saturating_sub(stored_ns) >= STORED_NS {
+                self.store();
                 stored_ns = now_ns;
             }
         }
-        self.of_writers(store);
+        self.store();
     }
 
-    /// Calls `look` for each directory that is being changed.
-    fn of_writers(&self, look: impl FnMut(&Names)) {
-        let open = self.open.lock();
-        open.open.values().filter(|names| names.is_writer()).for_each(look);
-    }
-}
-
-fn store(names: &Names) {
-    if let Err(error) = names.store_profiles() {
-        tracing::warn!(%error, "what was seen of the tiers' devices is not kept");
+    fn store(&self) {
+        let directories: Vec<_> = self.open.lock().open.keys().cloned().collect();
+        for directory in directories {
+            // A directory that is released meanwhile must have no user here.
+            let _moving = self.end_moves();
+            let names = self.open.lock().open.get(&directory).cloned();
+            let Some(names) = names.filter(Names::is_writer) else { continue };
+            if let Err(error) = names.store_profiles() {
+                tracing::warn!(%error, "what was seen of the tiers' devices is not kept");
+            }
+        }
     }
 }

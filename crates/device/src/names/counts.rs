@@ -28,6 +28,8 @@ pub struct NameCounts {
     pub tables_of_unknown_level: u64,
     /// Tables whose level turned out to be another one than at their creation.
     pub corrected_levels: u64,
+    /// Links without a file, which are in `lost/` now.
+    pub lost_links: u64,
 }
 
 #[derive(Debug, Default)]
@@ -42,6 +44,7 @@ pub(super) struct Counts {
     pub tables: Counter,
     pub tables_of_unknown_level: Counter,
     pub corrected_levels: Counter,
+    pub lost_links: Counter,
 }
 
 impl Counts {
@@ -62,6 +65,7 @@ impl Counts {
             tables: self.tables.get(),
             tables_of_unknown_level: self.tables_of_unknown_level.get(),
             corrected_levels: self.corrected_levels.get(),
+            lost_links: self.lost_links.get(),
         }
     }
 }

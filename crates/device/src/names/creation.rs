@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::file_cache::extents::delete_files;
 use crate::identity::{self, Identity, InstanceId};
 use crate::placement::Placement;
-use crate::profile::PROFILE_FILE_NAME;
+use crate::profile::is_profile;
 use crate::small_file;
 use crate::tier::{TierIndex, TierSpec};
 use crate::tiered_files::{
@@ -197,7 +197,11 @@ pub(super) fn undo_tier(devices: &dyn Devices, spec: &TierSpec) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         driver => driver?,
     };
-    for name in [home_file::FILE_NAME, PROFILE_FILE_NAME, identity::FILE_NAME] {
+    let names = driver.list()?.into_iter().map(|entry| entry.name);
+    for name in names.filter(|name| is_profile(small_file::whole_name(name))) {
+        small_file::remove(&*driver, small_file::whole_name(&name))?;
+    }
+    for name in [home_file::FILE_NAME, identity::FILE_NAME] {
         small_file::remove(&*driver, name)?;
     }
     delete_files(&*driver);

@@ -137,8 +137,7 @@ impl Names {
         let host = &self.host;
         let Some(extents) = host.kept_extents() else { return false };
         host.look_at_asked(extents);
-        let room_bytes = host.extent_room(extents, 0);
-        (0..STEPS_MAX).all(|_| extents.cache.step(room_bytes))
+        (0..STEPS_MAX).all(|_| extents.cache.step(host.extent_room(extents, 0)))
     }
 
     /// A second has passed: what readers have filled in is written, although it is little.

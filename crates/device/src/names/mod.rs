@@ -69,6 +69,7 @@ pub use extents::ExtentSettings;
 pub use home_file::HomeFile;
 pub use link_text::{LinkText, Serial};
 pub use named_file::NamedFile;
+pub(crate) use report::Claim;
 pub use report::{NamedInfo, NamedTier};
 pub use writer::Writer;
 

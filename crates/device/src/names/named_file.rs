@@ -101,9 +101,11 @@ impl NamedFile {
         self.device().book(std::ptr::from_ref(self).addr(), of)
     }
 
-    /// Waits until a time that [`NamedFile::book`] told.
+    /// Waits until a time that [`NamedFile::book`] told, wherever the file has moved since: all
+    /// emulated devices live by one clock.
     pub fn wait_until(&self, due_ns: u64) {
-        self.device().wait_until(due_ns);
+        let devices = self.host.identities.iter().map(|tier| tier.driver());
+        devices.for_each(|device| device.wait_until(due_ns));
     }
 
     /// A file that is written has no copy: it is written where its reads are served. The room of

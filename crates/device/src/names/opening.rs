@@ -207,6 +207,7 @@ impl Host {
                 there.is_some() && there == self.home_driver().directory_id()
             };
             let is_home = paths().any(|path| *path == self.path) || paths().any(is_same);
+            let is_home = is_home || planted(Planted::CopiedDirectoryAccepted);
             if recorded.instance != home.instance || !is_home {
                 let whose = format!("{index} at {}", tier.spec().path.display());
                 let found = format!(
@@ -274,6 +275,7 @@ impl Host {
         let scan = self.scan()?;
         if !scan.lost.is_empty() {
             self.keep_lost(&scan.lost)?;
+            self.counts.lost_links.add(scan.lost.len() as u64);
         }
         for place in &scan.strays {
             tracing::info!(file = place.file, "removed a file that no link names");

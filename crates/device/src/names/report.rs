@@ -7,11 +7,13 @@
 use super::creation::files_path;
 use super::{FileClass, Holds, Names};
 use crate::driver::Space;
+use crate::load::TierLoad;
 use crate::profile::TierProfile;
 use crate::tier::{Tier, TierIndex};
 use std::path::PathBuf;
 use std::sync::Arc;
 use thermocline_foundation::ByteSize;
+use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 
 /// A managed file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,8 +26,23 @@ pub struct NamedInfo {
     pub class: FileClass,
     /// Bytes that it takes, or is expected to while it is written.
     pub bytes: u64,
+    /// Reads that the host told of; older ones count less where files are copied for them.
+    pub reads: u64,
     /// The file itself.
     pub place: PathBuf,
+}
+
+/// What a tier may take of its device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    /// The device's number, and all its bytes.
+    pub device: u64,
+    /// See `device`.
+    pub device_bytes: u64,
+    /// Bytes that the host's directory may take there.
+    pub capacity_bytes: u64,
+    /// Where its files lie.
+    pub path: PathBuf,
 }
 
 /// A tier of a host's directory.
@@ -53,6 +70,8 @@ pub struct NamedTier {
     pub space: Option<Space>,
     /// What is known of the device.
     pub profile: TierProfile,
+    /// Its writers; none where they are not counted.
+    pub load: TierLoad,
 }
 
 impl Names {
@@ -68,6 +87,7 @@ impl Names {
             tier: Some(named.place.room).filter(|room| room.position() < tiers),
             class: named.class,
             bytes: named.bytes,
+            reads: named.reading.reads.load(Relaxed),
             place: self.host.room(&named.place).tier.spec().path.join(&named.place.file),
         });
         info.collect()
@@ -77,6 +97,7 @@ impl Names {
     pub fn tiers(&self) -> Vec<NamedTier> {
         let files = self.files();
         let copies = self.host.copies();
+        let states = self.host.tier_states();
         let tier = |identity: &Arc<Tier>| {
             let (index, spec) = (identity.index(), identity.spec());
             let copied = || copies.iter().filter(|copy| copy.tier == index);
@@ -95,8 +116,23 @@ impl Names {
                 reads: self.host.served[index.position()].get(),
                 space: identity.driver().space().ok(),
                 profile: known.map_or_else(on_disk, |known| (*known).clone()),
+                load: states[index.position()].load,
             }
         };
         self.host.identities.iter().map(tier).collect()
+    }
+
+    /// What the tiers may take of their devices, where these can be told.
+    pub(crate) fn claims(&self) -> Vec<Claim> {
+        let claim = |tier: &Arc<Tier>| {
+            let (driver, spec) = (tier.driver(), tier.spec());
+            Some(Claim {
+                device: driver.directory_id()?.device,
+                device_bytes: driver.space().ok()?.total_bytes,
+                capacity_bytes: spec.capacity.0,
+                path: files_path(&self.host.path, spec),
+            })
+        };
+        self.host.identities.iter().filter_map(claim).collect()
     }
 }

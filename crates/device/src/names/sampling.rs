@@ -1,7 +1,8 @@
 //! What the tiers' devices are asked to do, and what they do under the host's own traffic
 //! (`profile/online.rs`).
 //!
-//! 1. Writers of all tiers on one device count together: it serves them together.
+//! 1. Writers of all tiers on one device count together: it serves them together. To an emulated
+//!    device only its own tier's are known, and they count to the real one below it as well.
 //! 2. What other programs, or other directories of the host, write there looks like the doing of
 //!    these writers. Where that misleads, `profile=fixed` is for.
 //! 3. A profile that was measured, or that fio reported, is never replaced on disk, also where that
@@ -12,7 +13,7 @@
 //! Threads: one at a time samples and stores.
 
 use super::Names;
-use crate::driver::DeviceCounts;
+use crate::driver::{CountedDevice, DeviceCounts, Driver};
 use crate::error::{ErrorKind, Result};
 use crate::placement::TierUse;
 use crate::profile::{COUNTS_FOR_NS, Curve, OnlineCurve, Sample, Source, TierProfile};
@@ -66,6 +67,26 @@ fn is_measured(source: Source) -> bool {
     matches!(source, Source::Measured | Source::Fio)
 }
 
+/// The devices that serve a tier, that of its counts first.
+type Served = [Option<CountedDevice>; 2];
+
+fn served_by(driver: &dyn Driver) -> Served {
+    let real = driver.directory_id().map(|id| CountedDevice::Real(id.device));
+    [driver.counted_device(), real]
+}
+
+/// Writers of the device that each tier's counts are of, of all tiers that it serves.
+fn workers_of(tiers: &[Served], writers: &[u16]) -> Vec<u16> {
+    let workers = |at: usize| {
+        let [counted, _] = tiers[at];
+        let is_served =
+            |other: usize| other == at || counted.is_some() && tiers[other].contains(&counted);
+        let others = (0..tiers.len()).filter(|other| is_served(*other));
+        others.map(|other| writers[other]).fold(0_u16, u16::saturating_add)
+    };
+    (0..tiers.len()).map(workers).collect()
+}
+
 impl Names {
     /// From now on placement and moves are told what the devices can do, as far as that is known,
     /// and how many writers they have.
@@ -87,18 +108,14 @@ impl Names {
         let host = &self.host;
         let mut all = host.sampling.0.lock();
         all.resize_with(host.identities.len(), Seen::default);
-        let device = |at: usize| {
-            let id = host.identities[at].driver().directory_id();
-            id.map(|id| id.device)
-        };
+        let served: Vec<_> =
+            host.identities.iter().map(|tier| served_by(&**tier.driver())).collect();
         let writers: Vec<_> =
-            host.identities.iter().map(|t| host.loads.writers(t.index())).collect();
-        for (at, (tier, seen)) in host.identities.iter().zip(all.iter_mut()).enumerate() {
+            host.identities.iter().map(|tier| host.loads.writers(tier.index())).collect();
+        let workers = workers_of(&served, &writers);
+        for ((tier, seen), workers) in host.identities.iter().zip(all.iter_mut()).zip(workers) {
             let Some(counts) = tier.driver().device_counts() else { continue };
             let Some(known) = host.loads.profile(tier.index()) else { continue };
-            let here = device(at);
-            let same = (0..writers.len()).filter(|other| device(*other) == here);
-            let workers = same.map(|other| writers[other]).fold(0_u16, u16::saturating_add);
             let first = || (Arc::clone(&known), now_ns);
             let (stored, first_ns) = seen.stored.get_or_insert_with(first).clone();
             if let Some((before_ns, before, workers_before)) =
@@ -111,8 +128,9 @@ impl Names {
                     bytes: counts.written_bytes.saturating_sub(before.written_bytes),
                     read_bytes: counts.read_bytes.saturating_sub(before.read_bytes),
                     busy_ns: counts.busy_ns.saturating_sub(before.busy_ns),
+                    unwritten_bytes: counts.unwritten_bytes,
                 };
-                is_busy |= counts != before;
+                is_busy |= counts.differs_from(&before);
                 seen.samples += u32::from(seen.curve.add(sample));
             }
             let is_weighed = seen.samples >= SAMPLES_OF_CURVE;
@@ -155,5 +173,28 @@ impl Names {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writers_count_to_the_device_that_serves_them_and_to_no_emulated_one_beside_it() {
+        use CountedDevice::{Emulated, Real};
+        let real = |number| [Some(Real(number)); 2];
+        let emulated = |number, below| [Some(Emulated(number)), Some(Real(below))];
+        let unknown = [None; 2];
+        for (what, tiers, expected) in [
+            ("two devices", [real(1), real(2), unknown], [1, 4, 16]),
+            ("one device", [real(1), real(1), real(1)], [21, 21, 21]),
+            ("one that is emulated on a real one", [emulated(7, 1), real(1), real(2)], [1, 5, 16]),
+            ("two emulated on a real one", [emulated(7, 1), emulated(8, 1), real(1)], [1, 4, 21]),
+            ("the number of another kind", [emulated(1, 2), real(1), real(2)], [1, 4, 17]),
+            ("none that can be told", [unknown; 3], [1, 4, 16]),
+        ] {
+            assert_eq!(workers_of(&tiers, &[1, 4, 16]), expected, "{what}");
+        }
     }
 }

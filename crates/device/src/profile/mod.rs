@@ -26,7 +26,7 @@ pub use curve::{Curve, Point};
 pub use fio::parse as parse_fio;
 pub use measure::{Effort, Step, Subject, measure};
 pub use online::{COUNTS_FOR_NS, INTERVAL_NS, OnlineCurve, Sample};
-pub use stored::FILE_NAME as PROFILE_FILE_NAME;
+pub use stored::is_profile;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

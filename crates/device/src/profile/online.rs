@@ -6,15 +6,20 @@
 //!               4        4             51 MB          99 %   -> bin of 4 writers
 //!               4        5             50 MB          99 %   -> none: the number changed
 //!               4        4              2 MB          12 %   -> none: the device waited for them
+//!
+//!   the number changes   held back: 120 MB              51   51   51   50 MB written
+//!                                                       none: those of before | counts
 //! ```
 //! 1. An interval counts where the number of writers stayed, the device was busy, and wrote more
 //!    than it read: else the reads may be what it was busy with.
-//! 2. A bin counts after a second of intervals; later ones weigh a sixteenth. It goes an hour after
+//! 2. The page cache writes late. What it holds back when the number of writers changes is the
+//!    former ones': no interval counts until the device has written as much.
+//! 3. A bin counts after a second of intervals; later ones weigh a sixteenth. It goes an hour after
 //!    its last one.
-//! 3. Points that were not seen are those of the measured curve, in proportion: it has the shape,
+//! 4. Points that were not seen are those of the measured curve, in proportion: it has the shape,
 //!    and the bins have the level of today's traffic. Traffic never shows a lower limit than was
 //!    measured.
-//! 4. Without a measured curve nothing is said until more writers brought a fifth less, several
+//! 5. Without a measured curve nothing is said until more writers brought a fifth less, several
 //!    times in a row: a curve that still rises shows no limit, and a limit that is too low would
 //!    keep the writers away that disprove it. For that it is never very low, and goes with the
 //!    bins.
@@ -59,6 +64,8 @@ pub struct Sample {
     pub read_bytes: u64,
     /// How long the device was busy.
     pub busy_ns: u64,
+    /// Bytes that were held back from it when the interval ended.
+    pub unwritten_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,14 +82,18 @@ pub struct OnlineCurve {
     bins: BTreeMap<u16, Bin>,
     /// How often in a row more writers brought less.
     falls: u32,
+    /// Bytes of earlier writers that the device has still to write, at most; none before the first
+    /// interval.
+    late_bytes: Option<u64>,
 }
 
 impl OnlineCurve {
     /// Takes an interval; true where it counts.
     pub fn add(&mut self, sample: Sample) -> bool {
-        let Sample { workers: [before, after], at_ns, ns, bytes, read_bytes, busy_ns } = sample;
+        let Sample { workers: [before, _], at_ns, ns, bytes, read_bytes, busy_ns, .. } = sample;
+        let is_theirs = self.is_of_its_writers(sample);
         let is_busy = u128::from(busy_ns) * 100 >= u128::from(ns) * u128::from(BUSY_PERCENT);
-        if before != after || before == 0 || ns == 0 || bytes <= read_bytes || !is_busy {
+        if !is_theirs || before == 0 || ns == 0 || bytes <= read_bytes || !is_busy {
             return false;
         }
         let rate = (u128::from(bytes) * 1_000_000_000 / u128::from(ns)) as u64;
@@ -93,6 +104,18 @@ impl OnlineCurve {
         bin.samples = bin.samples.saturating_add(1);
         bin.at_ns = at_ns;
         true
+    }
+
+    /// The writers stayed, and what was written is theirs.
+    fn is_of_its_writers(&mut self, sample: Sample) -> bool {
+        let [before, after] = sample.workers;
+        let late_bytes = self.late_bytes.unwrap_or(sample.unwritten_bytes);
+        let is_same = before == after;
+        self.late_bytes = Some(match is_same {
+            true => late_bytes.saturating_sub(sample.bytes),
+            false => sample.unwritten_bytes,
+        });
+        is_same && late_bytes == 0
     }
 
     /// What was seen.
@@ -175,7 +198,8 @@ mod tests {
     fn sample(workers: u16, mb_per_s: u64) -> Sample {
         let (bytes, busy_ns) = (mb_per_s * MB / 10, INTERVAL_NS / 100 * 95);
         let (at_ns, ns, read_bytes) = (0, INTERVAL_NS, 0);
-        Sample { workers: [workers; 2], at_ns, ns, bytes, read_bytes, busy_ns }
+        let (workers, unwritten_bytes) = ([workers; 2], 0);
+        Sample { workers, at_ns, ns, bytes, read_bytes, busy_ns, unwritten_bytes }
     }
 
     /// So many intervals of writers at a rate in MB/s, weighed after each ten.
@@ -203,6 +227,67 @@ mod tests {
             let busy_ns = INTERVAL_NS / 100 * busy_percent;
             let sample = Sample { workers, bytes, read_bytes, busy_ns, ..sample(1, 1) };
             assert_eq!(OnlineCurve::default().add(sample), counts, "{sample:?}");
+        }
+    }
+
+    /// Of each interval: writers before and after, MB that were written, MB that are held back at
+    /// its end, and whether it counts.
+    type Intervals<'a> = &'a [([u16; 2], u64, u64, bool)];
+
+    #[test]
+    fn what_earlier_writers_left_to_be_written_does_not_count_to_later_ones() {
+        let script: [(&str, Intervals); 5] = [
+            (
+                "nothing is held back",
+                &[([4, 4], 5, 0, true), ([4, 8], 5, 0, false), ([8, 8], 5, 0, true)],
+            ),
+            (
+                "the first look is amid writing",
+                &[
+                    ([4, 4], 5, 12, false),
+                    ([4, 4], 5, 99, false),
+                    ([4, 4], 5, 99, false),
+                    ([4, 4], 5, 99, true),
+                ],
+            ),
+            (
+                "more writers",
+                &[
+                    ([4, 4], 5, 0, true),
+                    ([4, 8], 5, 12, false),
+                    ([8, 8], 5, 99, false),
+                    ([8, 8], 5, 99, false),
+                    ([8, 8], 5, 99, false),
+                    ([8, 8], 5, 99, true),
+                ],
+            ),
+            (
+                "others again before the rest is written",
+                &[
+                    ([4, 8], 5, 12, false),
+                    ([8, 8], 5, 20, false),
+                    ([8, 4], 5, 15, false),
+                    ([4, 4], 20, 0, false),
+                    ([4, 4], 5, 0, true),
+                ],
+            ),
+            (
+                "the rest is written at rest",
+                &[
+                    ([8, 0], 5, 12, false),
+                    ([0, 0], 12, 0, false),
+                    ([0, 3], 1, 0, false),
+                    ([3, 3], 5, 0, true),
+                ],
+            ),
+        ];
+        for (what, intervals) in script {
+            let mut online = OnlineCurve::default();
+            for (number, (workers, mb, held_mb, counts)) in intervals.iter().enumerate() {
+                let (workers, bytes, unwritten_bytes) = (*workers, mb * MB, held_mb * MB);
+                let sample = Sample { workers, bytes, unwritten_bytes, ..sample(1, 1) };
+                assert_eq!(online.add(sample), *counts, "{what}: interval {number}");
+            }
         }
     }
 

@@ -1,10 +1,16 @@
 //! The file `PROFILE` beside `TIER`: what is known of the tier's device. See
 //! docs/formats/tier-profile.md.
 //!
+//! ```text
+//!   PROFILE              the device that the directory lies on
+//!   PROFILE-tlc-nvme     the same directory slowed down to that one, for experiments
+//! ```
 //! 1. It is replaced as a whole, also while a database is open: that one reads it when it is opened
 //!    again.
 //! 2. What cannot be read is as good as no file (invariant 1 of the module above), and says so in
 //!    the log.
+//! 3. An emulated device has a file of its own: it says nothing of the real one, which says nothing
+//!    of it.
 //!
 //! Threads: any.
 
@@ -15,8 +21,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::small_file;
 use serde::{Deserialize, Serialize};
 
-/// The file's name.
-pub const FILE_NAME: &str = "PROFILE";
+/// The file's name; what follows it is the name of an emulated device.
+const FILE_NAME: &str = "PROFILE";
+const OF_EMULATED: &str = "PROFILE-";
 
 const FORMAT: u32 = 1;
 const BYTES_MAX: usize = 64 << 10;
@@ -28,6 +35,17 @@ const TOML: Toml = Toml {
     format: FORMAT,
     way_out: "it was edited or damaged: run `thermocline profile` again, or delete it",
 };
+
+/// The name of a file of this kind.
+pub fn is_profile(name: &str) -> bool {
+    name == FILE_NAME || name.starts_with(OF_EMULATED)
+}
+
+/// What the profile of a driver's device is called in the driver's directory.
+fn file_name(driver: &dyn Driver) -> String {
+    let emulated = driver.emulated_as().map(|device| format!("{OF_EMULATED}{device}"));
+    emulated.unwrap_or_else(|| FILE_NAME.to_owned())
+}
 
 #[derive(Serialize, Deserialize)]
 struct Text {
@@ -57,8 +75,9 @@ impl TierProfile {
     ///
     /// Errors: `NotFound` where there is none, `Corrupt`, `NewerFormat`.
     pub fn read(driver: &dyn Driver) -> Result<Self> {
-        let what = format!("{FILE_NAME} of {}", driver.describe());
-        let bytes = small_file::read(driver, FILE_NAME, &what, BYTES_MAX)?;
+        let name = file_name(driver);
+        let what = format!("{name} of {}", driver.describe());
+        let bytes = small_file::read(driver, &name, &what, BYTES_MAX)?;
         let text = std::str::from_utf8(&bytes)
             .map_err(|error| TOML.damage(&what, error.valid_up_to(), "it is not text"))?;
         Self::parse(text, &what)
@@ -66,7 +85,7 @@ impl TierProfile {
 
     /// Replaces the profile of a tier's directory.
     pub fn write(&self, driver: &dyn Driver) -> Result<()> {
-        small_file::replace(driver, FILE_NAME, self.text()?.as_bytes())
+        small_file::replace(driver, &file_name(driver), self.text()?.as_bytes())
     }
 
     /// The file's text; the inverse of [`TierProfile::parse`].

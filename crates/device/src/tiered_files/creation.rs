@@ -23,7 +23,7 @@ use crate::file_map::{FileMap, MapState};
 use crate::identity::{self, Identity, InstanceId};
 use crate::open_files::OpenFiles;
 use crate::placement::Placement;
-use crate::profile::PROFILE_FILE_NAME;
+use crate::profile::is_profile;
 use crate::small_file;
 use crate::tier::{Tier, TierIndex, TierSpec};
 use std::collections::BTreeMap;
@@ -189,9 +189,8 @@ pub(super) fn require_empty(driver: &dyn Driver, path: &Path) -> Result<()> {
         );
         return Err(Error::new(ErrorKind::AlreadyExists, text));
     }
-    let may_be_there = [LOCK_NAME, PROFILE_FILE_NAME];
-    let other = entries.iter().find(|entry| !may_be_there.contains(&entry.name.as_str()));
-    if let Some(other) = other {
+    let may_be_there = |name: &str| name == LOCK_NAME || is_profile(name);
+    if let Some(other) = entries.iter().find(|entry| !may_be_there(&entry.name)) {
         let text =
             format!("{shown} is not empty, it holds {}; name an empty directory", other.name);
         return Err(Error::new(ErrorKind::Invalid, text));

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "the test is the host, whose files are its own")]
 
 mod calls;
+mod extents;
 mod golden;
 mod moves;
 mod refusals;

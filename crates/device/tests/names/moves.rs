@@ -172,6 +172,7 @@ fn an_opening_removes_what_no_link_names_and_keeps_links_without_a_file() {
     let lost = place.path("db/.thermocline/lost");
     assert_eq!(listed(&lost), ["2-3.lost.sst"]);
     assert_eq!(link_of(&lost.join("2-3.lost.sst")), ".thermocline/tier-0/2-3.lost.sst");
+    assert_eq!(names.counts().lost_links, 1);
 }
 
 /// A table of so many MiB, as its host would make it, without bytes.

@@ -3,12 +3,14 @@
 use crate::support::*;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use thermocline_device::drivers::MemoryDriver;
 use thermocline_device::profile::{COUNTS_FOR_NS, Curve, INTERVAL_NS, Point, Source, TierProfile};
 use thermocline_device::{
-    DeviceCounts, Devices, FileClass, MemoryDevices, Names, TierSpec, Writer,
+    DeviceCounts, Devices, FileClass, HostUse, MemoryDevices, Names, SystemDevices, TierSpec,
+    Writer,
 };
-use thermocline_foundation::{ByteSize, SystemClock};
+use thermocline_foundation::{ByteSize, Clock, SystemClock};
 
 const MB: u64 = 1_000_000;
 
@@ -139,4 +141,68 @@ fn a_profile_that_was_measured_is_moved_and_stays_on_disk() {
     assert_eq!(rig.profile().write.useful_workers(), Some(8));
     rig.names.store_profiles().unwrap();
     assert_eq!(TierProfile::of(&rig.fast), measured);
+}
+
+/// Each writer waits for one write after the other, for so many intervals.
+fn write_and_sample(names: &Names, clock: &SteppedClock, writers: &[Writer], intervals: u32) {
+    let mut due_ns = vec![clock.now_ns(); writers.len()];
+    for _ in 0..intervals {
+        let end_ns = clock.now_ns() + INTERVAL_NS;
+        loop {
+            let next = (0..due_ns.len()).min_by_key(|at| due_ns[*at]).unwrap();
+            if due_ns[next] >= end_ns {
+                break;
+            }
+            clock.0.fetch_max(due_ns[next], SeqCst);
+            let write = HostUse::Write { offset: 0, len: 64 << 10 };
+            due_ns[next] = writers[next].book(write).unwrap();
+        }
+        clock.0.store(end_ns, SeqCst);
+        names.sample_devices(end_ns);
+    }
+}
+
+/// Both tiers lie on one real device.
+#[test]
+fn an_emulated_tier_knows_its_own_writers_and_keeps_its_own_profile() {
+    let (place, clock) = (Place::new(), Arc::new(SteppedClock::default()));
+    let devices = || Arc::new(SystemDevices::new(clock.clone()));
+    let db = place.path("db");
+    let tiers = |devices: [&str; 2]| -> Vec<TierSpec> {
+        let spec = |(name, device): (&str, &str)| TierSpec {
+            driver: device.to_owned(),
+            ..place.spec(name, ByteSize::gib(1))
+        };
+        ["fast", "slow"].into_iter().zip(devices).map(spec).collect()
+    };
+    let emulated = tiers(["emulated-dcpmm-tenth", "emulated-tlc-nvme"]);
+    let names = Names::make(devices(), &db, &emulated, policy()).unwrap();
+    names.measure_load(clock.clone());
+    let create = |count: usize, level: u8| -> Vec<Writer> {
+        let create = |number| {
+            let name = format!("{level}-{count}-{number}.sst");
+            names.create(&name, class(&name, level)).unwrap()
+        };
+        (0..count).map(create).collect()
+    };
+    let beside = create(3, 6);
+    for count in [4, 16] {
+        write_and_sample(&names, &clock, &create(count, 0), 40);
+    }
+    let write = names.tiers()[0].profile.write.clone();
+    let workers: Vec<u16> = write.points().iter().map(|point| point.workers).collect();
+    assert_eq!((workers, write.useful_workers()), (vec![4, 16], Some(4)));
+    names.store_profiles().unwrap();
+    drop((beside, names));
+
+    for (drivers, expected) in [
+        (["posix"; 2], None),
+        (["emulated-tlc-nvme"; 2], None),
+        (["emulated-dcpmm-tenth"; 2], Some(4)),
+    ] {
+        let names = Names::load(devices(), &db, Some(&tiers(drivers)), policy()).unwrap();
+        names.measure_load(clock.clone());
+        let known = names.tiers()[0].profile.write.useful_workers();
+        assert_eq!(known, expected, "{drivers:?}");
+    }
 }

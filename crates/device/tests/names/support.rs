@@ -3,12 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
 use tempfile::TempDir;
 use thermocline_device::{
     Error, FileClass, FileContext, FileInfo, FileKind, Holds, NamedFile, Names, Origin, Placement,
     Result, SystemDevices, TierIndex, TierSpec, TierState,
 };
-use thermocline_foundation::{ByteSize, FileNumber};
+use thermocline_foundation::{ByteSize, Clock, FileNumber};
 
 pub struct Place {
     pub scratch: TempDir,
@@ -59,6 +61,24 @@ impl Place {
         let mut names = listed(&self.instance(tier));
         names.retain(|name| !["TIER", "HOME", "LOCK"].contains(&name.as_str()));
         names
+    }
+}
+
+/// Time passes where the test says so, and where a caller sleeps.
+#[derive(Debug, Default)]
+pub struct SteppedClock(pub AtomicU64);
+
+impl Clock for SteppedClock {
+    fn now_ns(&self) -> u64 {
+        self.0.load(SeqCst)
+    }
+
+    fn wall_s(&self) -> u64 {
+        0
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.0.fetch_add(duration.as_nanos() as u64, SeqCst);
     }
 }
 

@@ -1,11 +1,12 @@
 //! Files that are being written stay where they are, and are read nowhere else.
 
-use crate::support::{Place, class, devices, policy, put};
+use crate::support::{Place, SteppedClock, class, devices, policy, put};
 use std::fs;
 use std::io::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
-use thermocline_device::{ErrorKind, HostUse, Names, TierIndex};
-use thermocline_foundation::ByteSize;
+use thermocline_device::{ErrorKind, HostUse, Names, SystemDevices, TierIndex};
+use thermocline_foundation::{ByteSize, Clock};
 
 /// As a host opens a file to write on.
 fn append(path: &std::path::Path) -> fs::File {
@@ -56,6 +57,26 @@ fn what_a_host_does_is_booked_where_its_tier_is_emulated() {
             assert_eq!(booked.is_some(), tier == emulated, "{name}: {booked:?}");
             writer.wait_until(booked.unwrap_or(0));
         }
+    }
+}
+
+/// A call that was booked before the move of its file is waited for after it.
+#[test]
+fn a_booked_time_is_waited_for_also_after_a_move() {
+    for to in ["posix", "emulated-dcpmm"] {
+        let (place, clock) = (Place::new(), Arc::new(SteppedClock::default()));
+        let mut tiers = place.specs(&["fast", "slow"]);
+        (tiers[0].driver, tiers[1].driver) = ("emulated-tlc-nvme".to_owned(), to.to_owned());
+        let devices = Arc::new(SystemDevices::new(clock.clone()));
+        let names = Names::make(devices, &place.path("db"), &tiers, policy()).unwrap();
+        let file = put(&names, "a.sst", 0, b"table");
+        // Longer than the move takes.
+        let due_ns = file.book(HostUse::Write { offset: 0, len: 1 << 40 }).unwrap();
+        names.set_level("a.sst", 6);
+        assert!(names.move_next().unwrap() && file.place().starts_with(place.path("slow")));
+        assert!(clock.now_ns() < due_ns, "{to}");
+        file.wait_until(due_ns);
+        assert_eq!(clock.now_ns(), due_ns, "{to}");
     }
 }
 

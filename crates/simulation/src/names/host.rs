@@ -75,6 +75,23 @@ impl Written {
         let write = Operation::Write { offset, buffer, durable: false };
         self.driver.execute(&self.handle, write).result.map(drop)
     }
+
+    /// As a file that is open for appending does.
+    fn append(&self, bytes: &[u8]) -> Result<()> {
+        self.write(self.handle.len()?, bytes)
+    }
+
+    /// Of an append that a full device refused the first part may be there, as much as fits.
+    fn append_a_part(&self, bytes: &[u8]) -> Result<()> {
+        let mut part = bytes.len() / 2;
+        while part > 0 {
+            match self.append(&bytes[..part]) {
+                Err(error) if error.kind() == ErrorKind::OutOfSpace => part /= 2,
+                done => return done,
+            }
+        }
+        Ok(())
+    }
 }
 
 /// See the module's header.
@@ -221,10 +238,11 @@ impl Host {
         };
         let written = match written.write(len, &bytes) {
             Err(error) if error.kind() == ErrorKind::OutOfSpace => {
+                written.append_a_part(&bytes)?;
                 written.writer.continue_elsewhere(len)?;
                 self.counts.overflows += 1;
                 let elsewhere = Written::open(&self.devices, written.writer)?;
-                elsewhere.write(len, &bytes)?;
+                elsewhere.append(&bytes)?;
                 elsewhere
             }
             done => done.map(|()| written)?,

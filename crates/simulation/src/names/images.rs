@@ -4,9 +4,10 @@
 //!    killed); some of it is; one directory loses all and the others nothing, and the reverse.
 //! 2. What an opening for writing finds stays when the power is cut once more.
 //! 3. Links without a file are in `lost/` afterwards, and each tier file has one link.
+//! 4. A copy of the directory is refused.
 
 use super::model::{Model, Observed};
-use super::{FAST, HOST, SLOW, Setting};
+use super::{COPY, FAST, HOST, SLOW, Setting};
 use crate::clock::SimulatedClock;
 use crate::devices::{CallKind, Devices, Loss, Watcher, World};
 use crate::oracle::Violation;
@@ -164,6 +165,46 @@ impl Images {
             false => Err("another power cut takes or brings a name".to_owned()),
         }
     }
+}
+
+/// A copy of the directory as it is in `world`, links and all, does not open: it would share the
+/// tiers' files with the original.
+pub(super) fn refuses_copy(setting: Setting, world: &World) -> Result<(), Violation> {
+    let text = |error: thermocline_device::Error| error.to_string();
+    let devices = devices(world.after(Loss::None));
+    setting.prepare(&devices);
+    for part in ["", ".thermocline", ".thermocline/lost"] {
+        let (from, to) = (Path::new(HOST).join(part), Path::new(COPY).join(part));
+        copy_directory(&devices, &from, &to).map_err(text)?;
+    }
+    let placement = Arc::new(super::UpperLevels);
+    match Names::load(Arc::new(devices), Path::new(COPY), None, placement) {
+        Err(error) if error.kind() == ErrorKind::Tier => Ok(()),
+        Err(error) => {
+            Err(format!("a copy of the directory is refused for another reason: {error}"))
+        }
+        Ok(_) => Err("a copy of the directory opens, and shares the tiers' files".to_owned()),
+    }
+}
+
+fn copy_directory(devices: &Devices, from: &Path, to: &Path) -> thermocline_device::Result<()> {
+    let from = devices.home(from)?;
+    devices.create_directory(to)?;
+    devices.set_alignment(to, 1);
+    let to = devices.home(to)?;
+    for entry in from.list()? {
+        if let Some(text) = from.read_link(&entry.name)? {
+            to.make_link(&entry.name, &text)?;
+            continue;
+        }
+        let (there, here) = (from.open(&entry.name)?, to.create(&entry.name)?);
+        let buffer = Buffer::zeroed(there.len()? as usize);
+        let read = from.execute(&there, Operation::Read { offset: 0, buffer });
+        read.result?;
+        let write = Operation::Write { offset: 0, buffer: read.buffer, durable: false };
+        to.execute(&here, write).result?;
+    }
+    Ok(())
 }
 
 /// Bytes of a file of `path`, through a driver.

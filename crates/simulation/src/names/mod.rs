@@ -4,7 +4,7 @@
 //! ```text
 //!   host.rs     steps of a host from a seed       model.rs   what it may find
 //!   images.rs   what crashes leave, opened      beside.rs  writings beside moves and copies
-//!   extents.rs  reads that are served from the fastest tier
+//!   extents.rs  reads that are served      vanishing.rs  a tier that is away for a while
 //! ```
 //! Everything runs on one thread and follows from the seed.
 
@@ -13,15 +13,17 @@ mod extents;
 mod host;
 mod images;
 mod model;
+mod vanishing;
 
 pub use beside::write_beside;
 pub use extents::{fill_device, overwrite};
 pub use host::Counts;
+pub use vanishing::vanish;
 
 use crate::devices::{CallKind, Devices, Fault, FaultKind, World};
 use crate::oracle::Violation;
 use host::Host;
-use images::{Images, devices, spec};
+use images::{Images, devices, refuses_copy, spec};
 use model::Model;
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
@@ -35,6 +37,7 @@ use thermocline_foundation::threads::catch_panic;
 
 const HOST: &str = "/host/db";
 const ELSEWHERE: &str = "/host/elsewhere";
+const COPY: &str = "/host/copy";
 const FAST: &str = "/mnt/fast/app";
 const SLOW: &str = "/mnt/slow/app";
 
@@ -123,6 +126,7 @@ pub fn run(seed: u64) -> Result<Counts, Violation> {
         }
         stepped?.map_err(|stop| format!("step {number}: {}", stop.0))?;
     }
+    refuses_copy(host.setting, &host.devices.world())?;
     Ok(Counts { images: *images.tried.lock(), ..host.counts })
 }
 

@@ -1,23 +1,31 @@
-//! A fast tier whose device is smaller than it was declared: the host hears nothing of it.
+//! A fast tier whose device is smaller than it was declared: the host hears nothing of it. And all
+//! devices full: then it does, and goes on once there is room.
 
-use super::super::Outcome;
 use super::super::rig::{Rig, output_of};
-use super::{SMALL, no_tools, same_records};
+use super::super::{Outcome, ROCKSDB};
+use super::{SMALL, no_tools, programs, same_records};
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The ways in which the host writes.
 const WAYS: [&str; 3] =
     ["--mmap_write=0", "--use_direct_io_for_flush_and_compaction=1", "--mmap_write=1"];
 
-/// A file system of 12 MiB as the fast tier, as long as this lives.
-pub struct Small(std::path::PathBuf);
+/// A small file system, as long as this lives.
+pub struct Small(PathBuf);
 
 impl Small {
-    /// None where this is not root.
+    /// The fast tier is on one of 12 MiB; none where this is not root.
     pub fn mount(rig: &Rig) -> Option<Self> {
+        Self::mount_at(&rig.fast(), 12)
+    }
+
+    fn mount_at(path: &Path, mib: u32) -> Option<Self> {
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=12m", "thermocline-plugins"]).arg(rig.fast());
-        output_of(mount).ok().map(|_| Self(rig.fast()))
+        let size = format!("size={mib}m");
+        mount.args(["-t", "tmpfs", "-o", &size, "thermocline-plugins"]).arg(path);
+        output_of(mount).ok().map(|_| Self(path.to_owned()))
     }
 }
 
@@ -55,9 +63,24 @@ pub fn device(rig: &Rig) -> Result<Outcome, String> {
     )))
 }
 
+/// The devices of both tiers fill up.
+pub fn devices(rig: &Rig) -> Result<Outcome, String> {
+    if let Some(skipped) = no_tools() {
+        return Ok(skipped);
+    }
+    let program = programs::program(rig, &ROCKSDB)?;
+    fs::create_dir_all(rig.db()).map_err(|error| format!("{}: {error}", rig.db().display()))?;
+    let Some(_small) = Small::mount(rig).zip(Small::mount_at(&rig.db(), 24)) else {
+        return Ok(Outcome::Skipped("a tmpfs cannot be mounted; run it as root".to_owned()));
+    };
+    let fast = [rig.fast().display().to_string()];
+    let said = output_of(programs::over(rig, &rig.uri_with("1GiB"), &program, "room", &fast))?;
+    Ok(Outcome::Passed(said.trim().trim_start_matches("host_test: ").to_owned()))
+}
+
 /// The host's log has no full device.
 pub fn heard_nothing(rig: &Rig, way: &str) -> Result<(), String> {
-    let log = std::fs::read(rig.db().join("LOG")).map_err(|error| format!("LOG: {error}"))?;
+    let log = fs::read(rig.db().join("LOG")).map_err(|error| format!("LOG: {error}"))?;
     let log = String::from_utf8_lossy(&log).into_owned();
     match log.lines().find(|line| line.contains("No space left")) {
         Some(line) => Err(format!("{way}: the host heard of the full device: {line}")),

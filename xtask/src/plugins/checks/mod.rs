@@ -52,6 +52,7 @@ pub fn all() -> Vec<(&'static str, Check)> {
         ("extents", programs::extents),
         ("kills", programs::kills),
         ("full", full::device),
+        ("room", full::devices),
         ("export", export),
         ("rocksdb-11", programs::rocksdb_11),
         ("rocksdb-env", programs::env_tests),
@@ -81,17 +82,20 @@ pub const SMALL: [&str; 6] = [
 /// The pure parts, as C++ programs of their own.
 fn taps(rig: &Rig) -> Result<Outcome, String> {
     rig.begin()?;
-    let taps = ["taps_test.cc", "leveldb_lines.cc", "log_lines.cc", "manifest.cc"];
-    let taps = taps.map(|file| format!("plugins/taps/{file}"));
+    let tests = ["taps_test.cc", "any_bytes_test.cc"];
+    let taps = [&tests[..], &["leveldb_lines.cc", "log_lines.cc", "manifest.cc"]].concat();
+    let taps: Vec<String> = taps.iter().map(|file| format!("plugins/taps/{file}")).collect();
     let taps: Vec<&str> = taps.iter().map(String::as_str).collect();
+    let sanitized = build::sanitizers(&rig.folder);
     let rows = [("taps", &taps[..]), ("current_file", &["plugins/tiers/current_file_test.cc"])];
     let mut said = Vec::new();
     for (name, sources) in rows {
         let program = rig.folder.join(name);
-        build::program(sources, &[], &program)?;
+        build::program(sources, &sanitized, &program)?;
         said.push(output_of(std::process::Command::new(&program))?.trim().to_owned());
     }
-    Ok(Outcome::Passed(said.join("; ")))
+    let memory = if sanitized.is_empty() { "not checked" } else { "checked" };
+    Ok(Outcome::Passed(format!("{}; memory is {memory} by the compiler", said.join("; "))))
 }
 
 /// Why a check that needs the host's tools cannot run here.

@@ -13,7 +13,7 @@ use std::time::Duration;
 const ENV_TEST_CASES: usize = 16;
 
 /// Builds the program, in an empty folder.
-fn program(rig: &Rig, row: &Row) -> Result<PathBuf, String> {
+pub fn program(rig: &Rig, row: &Row) -> Result<PathBuf, String> {
     rig.begin()?;
     let program = rig.folder.join("host_test");
     build::host_program(row, "plugins/rocksdb/host_test.cc", Some(&rig.plugins), &program)?;
@@ -24,7 +24,7 @@ fn run(rig: &Rig, program: &Path, what: &str, more: &[String]) -> Command {
     over(rig, &rig.uri(), program, what, more)
 }
 
-fn over(rig: &Rig, uri: &str, program: &Path, what: &str, more: &[String]) -> Command {
+pub fn over(rig: &Rig, uri: &str, program: &Path, what: &str, more: &[String]) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", "300"]).arg(program).arg(what).arg(rig.db()).arg(uri);
     command.args(more);

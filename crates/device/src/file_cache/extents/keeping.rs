@@ -109,14 +109,15 @@ impl Extents {
     pub fn step(&self, room_bytes: u64) -> bool {
         let mut keeping = self.keeping.lock();
         let Some(keeping) = keeping.as_mut() else { return false };
-        let room_bytes = room_bytes.min(self.plan.capacity_bytes);
+        let asked_bytes = self.asked_room_bytes.swap(u64::MAX, Relaxed);
+        let room_bytes = room_bytes.min(asked_bytes).min(self.plan.capacity_bytes);
+        self.keep_to(keeping, room_bytes);
         if let Some(number) = keeping.found.pop() {
             self.adopt(keeping, number);
             self.is_filled.store(keeping.found.is_empty(), Relaxed);
             return true;
         }
         self.give_up_retired(keeping);
-        self.keep_to(keeping, room_bytes);
         if let Some(leaving) = keeping.leaving.take() {
             self.write_again(keeping, leaving);
             return true;
@@ -139,10 +140,19 @@ impl Extents {
         }
     }
 
-    /// The host's files leave no more than `room_bytes`: the oldest files go.
+    /// The host's files leave no more than `room_bytes`: the oldest files go. Where one is being
+    /// filled, they go with the next piece of upkeep.
     pub fn give_way(&self, room_bytes: u64) {
-        if let Some(keeping) = self.keeping.lock().as_mut() {
-            self.keep_to(keeping, room_bytes);
+        match self.keeping.try_lock() {
+            Some(mut keeping) => {
+                if let Some(keeping) = keeping.as_mut() {
+                    self.keep_to(keeping, room_bytes);
+                }
+            }
+            None => {
+                self.asked_room_bytes.fetch_min(room_bytes, Relaxed);
+                self.wake();
+            }
         }
     }
 

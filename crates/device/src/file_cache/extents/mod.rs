@@ -17,7 +17,10 @@
 //! 2. The cache fails no call, and changes no answer.
 //! 3. Readers wait for no I/O of the cache but the read of their own extents. They take locks for
 //!    arithmetic and for the copying of an extent.
-//! 4. Reads of more than [`READ_EXTENTS_MAX`] extents pass by: scans and compactions.
+//! 4. A host that makes a file waits for no fill: what it asks for while one goes on is done by
+//!    the thread that fills. Only where the device is full it waits, for the room that is given
+//!    back.
+//! 5. Reads of more than [`READ_EXTENTS_MAX`] extents pass by: scans and compactions.
 //!
 //! Threads: any read and fill; one at a time keeps.
 
@@ -147,6 +150,8 @@ pub struct Extents {
     /// Extents are taken: not while files of earlier openings are read.
     is_filled: AtomicBool,
     keeping: Mutex<Option<Keeping>>,
+    /// What the host's files left when they asked for room amid a fill; more where none did.
+    asked_room_bytes: AtomicU64,
     wake: Wake,
 }
 
@@ -187,6 +192,7 @@ impl Extents {
             off_until_ns: AtomicU64::new(0),
             is_filled: AtomicBool::new(false),
             keeping: Mutex::new(None),
+            asked_room_bytes: AtomicU64::new(u64::MAX),
             plan,
             tier,
             wake,

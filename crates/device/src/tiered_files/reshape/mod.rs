@@ -36,7 +36,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::file_map::{FileMap, MapState, map_name};
 use crate::identity::{self, Identity};
 use crate::journal::Extent;
-use crate::profile::PROFILE_FILE_NAME;
+use crate::profile::is_profile;
 use crate::small_file;
 use crate::tier::{Tier, TierIndex, TierSpec};
 use std::collections::{BTreeMap, BTreeSet};
@@ -398,6 +398,6 @@ fn give_back(devices: &dyn Devices, tier: &Tier, is_ours: bool) {
 /// The database has put it into a tier's directory; what was measured of the device only where that
 /// was its tier before.
 fn is_of_tier(entry: &Entry, with_profile: bool) -> bool {
-    let is_profile = small_file::whole_name(&entry.name) == PROFILE_FILE_NAME;
-    !entry.is_link && (parse_name(&entry.name).is_some() || with_profile && is_profile)
+    let is_measured = is_profile(small_file::whole_name(&entry.name));
+    !entry.is_link && (parse_name(&entry.name).is_some() || with_profile && is_measured)
 }

@@ -1,0 +1,281 @@
+//! A host's files, extents and moves on devices that hold their I/O up.
+
+use crate::support::{SteppedClock, class, policy};
+use std::path::Path;
+use std::sync::atomic::Ordering::{Acquire, SeqCst};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::time::Duration;
+use thermocline_device::driver::{DirectoryLock, Entry, Space};
+use thermocline_device::drivers::MemoryDriver;
+use thermocline_device::file_cache::extents::Cached;
+use thermocline_device::names::ExtentSettings;
+use thermocline_device::{
+    Buffer, Completion, Devices, Driver, Handle, MemoryDevices, NamedFile, Names, Operation, Queue,
+    Result, TierSpec,
+};
+use thermocline_foundation::ByteSize;
+
+const EXTENT: usize = 4096;
+const FAST: &str = "/fast";
+const SLOW: &str = "/slow";
+
+/// A test that waits for longer than this hangs.
+const HANGS: Duration = Duration::from_secs(60);
+
+/// Reads and writes wait while it is closed.
+#[derive(Debug, Default)]
+struct Gate {
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct GateState {
+    is_closed: bool,
+    waiting: u32,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.waiting += 1;
+        self.changed.notify_all();
+        drop(self.changed.wait_while(state, |state| state.is_closed).unwrap());
+    }
+
+    fn set_closed(&self, is_closed: bool) {
+        *self.state.lock().unwrap() = GateState { is_closed, waiting: 0 };
+        self.changed.notify_all();
+    }
+
+    fn wait_for_one(&self) {
+        let state = self.state.lock().unwrap();
+        drop(self.changed.wait_while(state, |state| state.waiting == 0).unwrap());
+    }
+}
+
+/// A device in memory whose reads and writes pass the gate.
+#[derive(Clone, Debug)]
+struct Gated {
+    memory: MemoryDriver,
+    gate: Arc<Gate>,
+}
+
+impl Driver for Gated {
+    fn name(&self) -> &'static str {
+        "gated"
+    }
+
+    fn describe(&self) -> String {
+        self.memory.describe()
+    }
+
+    fn alignment(&self) -> usize {
+        self.memory.alignment()
+    }
+
+    fn create(&self, name: &str) -> Result<Handle> {
+        self.memory.create(name)
+    }
+
+    fn open(&self, name: &str) -> Result<Handle> {
+        self.memory.open(name)
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        self.memory.delete(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.memory.rename(from, to)
+    }
+
+    fn list(&self) -> Result<Vec<Entry>> {
+        self.memory.list()
+    }
+
+    fn sync_directory(&self) -> Result<()> {
+        self.memory.sync_directory()
+    }
+
+    fn space(&self) -> Result<Space> {
+        self.memory.space()
+    }
+
+    fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {
+        self.memory.lock(name)
+    }
+
+    fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
+        self.memory.queue(depth)
+    }
+
+    fn execute(&self, file: &Handle, operation: Operation) -> Completion {
+        if !matches!(operation, Operation::Sync) {
+            self.gate.pass();
+        }
+        self.memory.execute(file, operation)
+    }
+}
+
+/// Directories in memory; all of a tier have one gate.
+#[derive(Clone, Debug, Default)]
+struct GatedDevices {
+    memory: MemoryDevices,
+    fast: Arc<Gate>,
+    slow: Arc<Gate>,
+}
+
+impl Devices for GatedDevices {
+    fn home(&self, path: &Path) -> Result<Arc<dyn Driver>> {
+        self.memory.home(path)
+    }
+
+    fn tier(&self, spec: &TierSpec) -> Result<Arc<dyn Driver>> {
+        self.memory.tier(spec)?;
+        let memory = self.memory.directory(&spec.path).unwrap();
+        let gate = if spec.path.starts_with(FAST) { &self.fast } else { &self.slow };
+        Ok(Arc::new(Gated { memory, gate: Arc::clone(gate) }))
+    }
+
+    fn create_directory(&self, path: &Path) -> Result<bool> {
+        self.memory.create_directory(path)
+    }
+
+    fn remove_directory_if_empty(&self, path: &Path) -> Result<()> {
+        self.memory.remove_directory_if_empty(path)
+    }
+}
+
+/// A host's directory in memory that keeps extents.
+struct Scene {
+    devices: GatedDevices,
+    clock: Arc<SteppedClock>,
+    names: Names,
+}
+
+impl Scene {
+    fn new(fast: ByteSize) -> Self {
+        let (devices, clock) = (GatedDevices::default(), Arc::new(SteppedClock::default()));
+        for path in ["/db", FAST, SLOW] {
+            devices.create_directory(Path::new(path)).unwrap();
+        }
+        let spec = |path: &str, capacity| TierSpec {
+            path: path.into(),
+            capacity,
+            driver: "memory".to_owned(),
+        };
+        let tiers = [spec(FAST, fast), spec(SLOW, ByteSize::gib(1))];
+        let (all, home) = (Arc::new(devices.clone()), Path::new("/db"));
+        let names = Names::make(all, home, &tiers, policy()).unwrap();
+        let settings = ExtentSettings { extent_bytes: EXTENT as u64, capacity_bytes: None };
+        names.keep_extents(Some(settings), clock.clone(), Arc::new(|| ()));
+        Self { devices, clock, names }
+    }
+
+    /// A table of so many extents.
+    fn table(&self, name: &str, level: u8, extents: usize) -> (Arc<NamedFile>, Vec<u8>) {
+        let bytes: Vec<u8> = (0..extents * EXTENT).map(|at| (at / 7) as u8).collect();
+        let writer = self.names.create(name, class(name, level)).unwrap();
+        let place = writer.place();
+        let directory = self.devices.memory.directory(place.parent().unwrap()).unwrap();
+        let file = directory.open(place.file_name().unwrap().to_str().unwrap()).unwrap();
+        let write = Operation::Write { offset: 0, buffer: Buffer::copy_of(&bytes), durable: false };
+        directory.execute(&file, write).result.unwrap();
+        writer.synced().unwrap();
+        (Arc::clone(writer.file()), bytes)
+    }
+
+    /// Reads all of a table as a plugin does, and lets a second pass; how many reads were served.
+    fn read(&self, (file, bytes): &(Arc<NamedFile>, Vec<u8>)) -> usize {
+        let mut served = 0;
+        for at in (0..bytes.len()).step_by(EXTENT) {
+            let epoch = file.epoch().load(Acquire);
+            let mut to = [0; EXTENT];
+            match file.read_cached(epoch, at as u64, &mut to) {
+                Cached::Served(len) => {
+                    assert_eq!(to[..len], bytes[at..at + len]);
+                    served += 1;
+                }
+                Cached::Missed(None) => {}
+                Cached::Missed(Some(wanted)) => {
+                    let from = wanted.offset as usize;
+                    file.fill(epoch, wanted, &bytes[from..from + wanted.len]);
+                    self.tend();
+                }
+            }
+        }
+        self.clock.0.fetch_add(1_000_000_000, SeqCst);
+        self.tend();
+        served
+    }
+
+    fn tend(&self) {
+        while self.names.tend_extents() {}
+    }
+
+    fn extent_bytes(&self) -> u64 {
+        self.names.extent_counts().unwrap().bytes
+    }
+}
+
+#[test]
+fn a_log_is_made_while_extents_are_written_and_its_room_is_given_back_after_that() {
+    let scene = Scene::new(ByteSize::kib(512));
+    let (large, small) = (scene.table("1.sst", 6, 200), scene.table("2.sst", 6, 2));
+    (0..8).for_each(|_| _ = scene.read(&large));
+    (0..5).for_each(|_| _ = scene.read(&small));
+    // What 5 % of the tier leave: the log is expected to take 64 KiB of it.
+    let room_after = (512 << 10) / 100 * 95 - (64 << 10);
+    assert!(scene.extent_bytes() > room_after, "{}", scene.extent_bytes());
+
+    let gate = Arc::clone(&scene.devices.fast);
+    gate.set_closed(true);
+    let (names, (told, made)) = (scene.names.clone(), mpsc::channel());
+    std::thread::scope(|scope| {
+        scope.spawn(|| scene.names.write_gathered_extents());
+        gate.wait_for_one();
+        scope.spawn(move || {
+            let log = names.create("3.log", class("3.log", 0)).unwrap();
+            told.send(log.place()).unwrap();
+            log
+        });
+        let place = made.recv_timeout(HANGS);
+        gate.set_closed(false);
+        let place = place.expect("it waits for the fill");
+        assert!(place.starts_with(FAST), "{}", place.display());
+    });
+    scene.tend();
+    assert!(scene.extent_bytes() <= room_after, "{}", scene.extent_bytes());
+}
+
+/// A slow device answers nothing: what comes from the fast one goes on.
+#[test]
+fn extents_and_new_files_go_on_while_a_move_to_a_stalled_device_waits() {
+    let scene = Scene::new(ByteSize::mib(16));
+    let (cold, leaving) = (scene.table("1.sst", 6, 20), scene.table("2.sst", 0, 20));
+    for _ in 0..6 {
+        scene.read(&cold);
+        scene.names.write_gathered_extents();
+    }
+    assert_eq!(scene.read(&cold), 20);
+    let gate = Arc::clone(&scene.devices.slow);
+    gate.set_closed(true);
+    scene.names.set_level("2.sst", 6);
+    let (told, made) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let moved = scope.spawn(|| scene.names.move_next());
+        gate.wait_for_one();
+        scope.spawn(|| {
+            let log = scene.names.create("3.log", class("3.log", 0)).unwrap();
+            told.send((log.place(), scene.read(&cold))).unwrap();
+        });
+        let (made, there) = (made.recv_timeout(HANGS), leaving.0.place());
+        gate.set_closed(false);
+        let (place, served) = made.expect("they wait for the slow device");
+        assert!(there.starts_with(FAST), "it has moved already");
+        assert!(place.starts_with(FAST) && served == 20, "{served} at {}", place.display());
+        assert!(moved.join().unwrap().unwrap());
+    });
+    assert!(leaving.0.place().starts_with(SLOW));
+}
