@@ -13,6 +13,7 @@
 //!   results        results.json; report: tables of it
 //!   scenarios      comparisons by name                     figures: those of the PrismDB paper
 //!   spandb, mynvm, keigo, slmdb  those papers' figures as rows   rows: judged and shown
+//!   block_trace    what a cache of blocks was asked for, and what each policy makes of it
 //!   value_sizes    bytes a second by the size of values    memory: what is resident, by strain
 //!   rig            two block devices and a memory limit, for any program
 //! ```
@@ -28,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agree;
+pub mod block_trace;
 pub mod bound;
 pub mod cell;
 pub mod command;

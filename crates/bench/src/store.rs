@@ -14,6 +14,7 @@
 //! 2. After `open` on such a copy everything acknowledged before `close` is there.
 //! 3. All methods of [`Store`] may be called from many threads at once.
 
+use crate::block_trace::{Outturn, Task};
 use crate::{Failure, Outcome};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -180,6 +181,11 @@ pub trait EngineKind: Send + Sync {
     /// where an option's value is wrong: that is found before anything runs.
     fn describe(&self, options: &OpenOptions) -> Outcome<Vec<(String, String)>>;
 
+    /// What it makes of a trace of blocks, where it is a cache and no store.
+    fn replay(&self, _task: &Task<'_>) -> Option<Outcome<Outturn>> {
+        None
+    }
+
     /// Opens the store in the directories, making it where they are empty.
     fn open(&self, options: &OpenOptions) -> Outcome<Box<dyn Store>>;
 }
@@ -214,10 +220,16 @@ pub struct SecondLevel {
     pub blocks: u64,
     /// Memory by which they are found and chosen, in bytes.
     pub memory_bytes: u64,
+    /// Blocks that earlier openings had left.
+    #[serde(default)]
+    pub adopted_blocks: u64,
+    /// Time that it took to look at them, in nanoseconds.
+    #[serde(default)]
+    pub adopting_ns: u64,
 }
 
 impl SecondLevel {
-    /// What it did since `before`, and what it has now.
+    /// What it did since `before`, and what it has now, or had at its opening.
     pub fn since(self, before: Self) -> Self {
         Self {
             hits: self.hits - before.hits,
@@ -500,13 +512,20 @@ mod tests {
 
     #[test]
     fn a_second_level_is_told_by_what_it_did_meanwhile_and_has_in_the_end() {
-        let before =
-            SecondLevel { hits: 1, misses: 2, written_bytes: 3, blocks: 4, memory_bytes: 5 };
-        let now =
-            SecondLevel { hits: 11, misses: 4, written_bytes: 33, blocks: 2, memory_bytes: 6 };
-        let since =
-            SecondLevel { hits: 10, misses: 2, written_bytes: 30, blocks: 2, memory_bytes: 6 };
-        assert_eq!(now.since(before), since);
+        let level = |[hits, misses, written_bytes]: [u64; 3], [blocks, memory_bytes]: [u64; 2]| {
+            let (adopted_blocks, adopting_ns) = (7, 8);
+            SecondLevel {
+                hits,
+                misses,
+                written_bytes,
+                blocks,
+                memory_bytes,
+                adopted_blocks,
+                adopting_ns,
+            }
+        };
+        let (before, now) = (level([1, 2, 3], [4, 5]), level([11, 4, 33], [2, 6]));
+        assert_eq!(now.since(before), level([10, 2, 30], [2, 6]));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::engine::stats::Stats;
 use crate::engine::verify::VerifyReport;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fast_cache::trace::BlockTrace;
 use crate::front::Submission;
 use crate::jobs::{Planner, Progress};
 use crate::read::cursor::Cursor;
@@ -359,6 +360,13 @@ impl Db {
     pub fn clear_fast_cache(&self) -> Result<()> {
         self.ours()?.clear_fast_cache();
         Ok(())
+    }
+
+    /// What the cache of blocks on tier 0 was asked for since opening, in order: blocks that memory
+    /// lacked. None without a cache, and where
+    /// [`Experiments::traced_blocks`](crate::Experiments::traced_blocks) does not ask for it.
+    pub fn block_trace(&self) -> Option<BlockTrace> {
+        self.engine().block_trace()
     }
 
     /// The settings in force.

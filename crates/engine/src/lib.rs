@@ -94,6 +94,7 @@ pub use environment::experiments::{
 pub use environment::regions::{MappedRegions, RegionDriver, Regions};
 pub use error::{Error, ErrorKind, Result};
 pub use fast_cache::report::FastCacheStats;
+pub use fast_cache::trace::{BlockRequest, BlockTrace};
 pub use front::figures::LogStats;
 pub use front::persistent::report::RegionStats;
 pub use jobs::{Progress, Stepper, Workers};

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 use thermocline::{
-    Admission, BlockLayout, ByteSize, Compression, DemotionPolicy, Durability, Eviction,
-    Experiments, FastCacheSettings, HybridSettings, IndexCopies, Pinning, PlacementChoice, Preset,
-    Promotion, Settings, Tier, Variant,
+    Admission, BlockLayout, ByteSize, CacheCapacity, Compression, DemotionPolicy, Durability,
+    Eviction, Experiments, FastCacheSettings, HybridSettings, IndexCopies, Pinning,
+    PlacementChoice, Preset, Promotion, Settings, Tier, Variant,
 };
 use thermocline_foundation::random::{Random, mix};
 use xxhash_rust::xxh3::xxh3_64;
@@ -284,6 +284,12 @@ pub fn has_fast_cache(seed: u64) -> bool {
     matches!(seed % 64, 31 | 44 | 51)
 }
 
+/// Databases of this seed have a cache of what the levels of the fast tier leave, where there is a
+/// slower one: one seed of sixty-four, of the preset `leveled`.
+pub fn has_auto_cache(seed: u64) -> bool {
+    seed % 64 == 29
+}
+
 /// The smallest files and batches there are, and each policy in turn. Half of them take all blocks:
 /// histories ask for few of them twice.
 fn fast_cache(seed: u64) -> FastCacheSettings {
@@ -329,6 +335,10 @@ fn placement(seed: u64) -> PlacementChoice {
 pub fn settings(seed: u64) -> Settings {
     let leveled = leveled_settings(seed);
     let settings = if is_hybrid(seed) { hybrid_settings(seed, leveled).0 } else { leveled };
+    if has_auto_cache(seed) && settings.tiers.len() > 1 {
+        let fast_cache = FastCacheSettings { capacity: CacheCapacity::Auto, ..fast_cache(seed) };
+        return Settings { fast_cache, ..settings };
+    }
     match has_fast_cache(seed) && settings.tiers.len() > 1 {
         true if is_hybrid(seed) => Settings { fast_cache: fast_cache(seed), ..settings },
         // Tables lie where the cache is of use, so little as a history has of them.

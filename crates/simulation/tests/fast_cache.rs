@@ -14,7 +14,7 @@ use thermocline_foundation::random::{Random, mix};
 #[cfg(feature = "planted-bugs")]
 use thermocline_foundation::{Planted, planted::with};
 use thermocline_simulation::devices::{Loss, World};
-use thermocline_simulation::history::{HOME, Shape, TIERS, has_fast_cache};
+use thermocline_simulation::history::{HOME, Shape, TIERS, has_auto_cache, has_fast_cache};
 use thermocline_simulation::life::Life;
 use thermocline_simulation::machine::Machine;
 use thermocline_simulation::oracle::{Known, check_files};
@@ -336,9 +336,11 @@ fn a_full_cache_leaves_logs_their_room() {
 #[test]
 fn errors_lies_and_rot_meet_files_of_the_cache() {
     for (suite, shape) in [("errors", errors::SHAPE), ("lies", lies::SHAPE)] {
-        let seeds = (0..256).filter(|seed| has_fast_cache(*seed));
-        let left: Vec<_> = seeds.map(|seed| (seed, left_by(seed, &shape))).collect();
-        assert!(left.iter().any(|(_, files)| *files > 0), "{suite}: {left:?}");
+        for has_cache in [has_fast_cache, has_auto_cache] {
+            let seeds = (0..256).filter(|seed| has_cache(*seed));
+            let left: Vec<_> = seeds.map(|seed| (seed, left_by(seed, &shape))).collect();
+            assert!(left.iter().any(|(_, files)| *files > 0), "{suite}: {left:?}");
+        }
     }
     let flips = rot::Fixture::cached(1).unwrap().flips_of_cache();
     let of = |end: &str| flips.iter().filter(|(place, _)| place.1.ends_with(end)).count();

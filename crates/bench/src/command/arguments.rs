@@ -1,5 +1,6 @@
 //! The command line, taken apart.
 
+use crate::block_trace::judge::JudgeArguments;
 use crate::cell::{Cell, Purpose, SILENCE_S};
 use crate::figures::FigureArguments;
 use crate::keigo::KeigoArguments;
@@ -64,6 +65,8 @@ pub enum Task {
     Agree(AgreeArguments),
     /// Bytes a second by the size of values, from 4 KiB to 256 MiB, on plain directories
     Values(ValuesArguments),
+    /// Hits and bytes written of each admission and eviction of the cache of blocks, on a trace
+    Judge(JudgeArguments),
     /// The most memory that is resident while the store does one thing, beside its setting
     Memory(MemoryArguments),
     /// Name the engines with their options, and the workloads

@@ -5,6 +5,7 @@
 //!   quick    a small run that needs nothing                   (quick)
 //!   cell     one cell, started by the two above               (cell)
 //!   values   bytes a second by the size of values          (value_sizes)
+//!   judge    policies on a trace of blocks                 (block_trace)
 //!   memory   the most memory that is resident, by strain   (memory)
 //!   tiers, single, full, commit   comparisons on the rig      (scenarios)
 //!   prismdb  the paper's figures on the rig                   (figures)
@@ -26,8 +27,8 @@ use crate::scenarios::{self, Scenario, ScenarioArguments};
 use crate::store::EngineKind;
 use crate::workloads::{self, Plan, SETS};
 use crate::{
-    Failure, Outcome, agree, bound, cell, figures, generator, keigo, memory, mynvm, quick, rig,
-    rows, slmdb, spandb, value_sizes,
+    Failure, Outcome, agree, block_trace, bound, cell, figures, generator, keigo, memory, mynvm,
+    quick, rig, rows, slmdb, spandb, value_sizes,
 };
 use arguments::{Arguments, BoundArguments, ReportArguments, RunArguments, Task};
 use clap::Parser;
@@ -83,6 +84,7 @@ fn run(arguments: Arguments, engines: &[&dyn EngineKind]) -> Outcome<bool> {
             value_sizes::run(&arguments, &mut |line| print(&format!("{line}\n")))?;
             Ok(true)
         }
+        Task::Judge(arguments) => print(&block_trace::judge::run(&arguments)?).map(|()| true),
         Task::Memory(arguments) => measure_memory(&arguments).map(|()| true),
         Task::List => list(engines).map(|()| true),
         Task::Bound(arguments) => print_bound(&arguments).map(|()| true),

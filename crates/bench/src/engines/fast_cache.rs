@@ -14,9 +14,13 @@ const CAPACITY: &str = "fast-cache";
 const ADMISSION: &str = "fast-cache-admission";
 const EVICTION: &str = "fast-cache-eviction";
 const LAYOUT: &str = "fast-cache-layout";
+/// The option that notes requests: no setting.
+pub const TRACED: &str = "block-trace";
+/// The file of a trace, beside the home.
+pub const TRACE_NAME: &str = "block-trace.jsonl";
 
 /// Names, with their values.
-pub const OPTIONS: [(&str, &str); 4] = [
+pub const OPTIONS: [(&str, &str); 5] = [
     (
         CAPACITY,
         "bytes of the fast tier for copies of the slow tier's blocks, or auto; default 0: none",
@@ -24,7 +28,13 @@ pub const OPTIONS: [(&str, &str); 4] = [
     (ADMISSION, "simulated_lru (default), always, second_access or frequency"),
     (EVICTION, "fifo_reinsert (default), fifo or file_lru"),
     (LAYOUT, "packed (default), or padded: a block touches no more pages than it must"),
+    (TRACED, "requests of the cache, which closing leaves in block-trace.jsonl beside the home"),
 ];
+
+/// Requests that are to be noted, where the label says so and it is not being loaded.
+pub fn traced(options: &OpenOptions) -> Outcome<Option<usize>> {
+    Ok(options.parsed(TRACED)?.filter(|_| !options.loading))
+}
 
 /// What the label's options come to.
 pub fn settings(options: &OpenOptions) -> Outcome<FastCacheSettings> {
@@ -32,7 +42,7 @@ pub fn settings(options: &OpenOptions) -> Outcome<FastCacheSettings> {
         capacity: options.parsed(CAPACITY)?.unwrap_or(CacheCapacity::Bytes(ByteSize(0))),
         ..FastCacheSettings::default()
     };
-    for name in [ADMISSION, EVICTION, LAYOUT] {
+    for name in [ADMISSION, EVICTION, LAYOUT, TRACED] {
         if !settings.capacity.is_on() && options.option(name).is_some() {
             return Err(format!("option {name} needs a cache: +{CAPACITY}=SIZE").into());
         }

@@ -3,7 +3,7 @@
 
 pub mod commit;
 pub mod device;
-mod fast_cache;
+pub(crate) mod fast_cache;
 mod hybrid;
 mod indexed;
 pub mod null;

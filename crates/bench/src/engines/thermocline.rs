@@ -13,6 +13,7 @@ use crate::store::{
     SecondLevel, Store, TierTraffic, Visitor,
 };
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use thermocline::{
     ByteSize, Compression, Db, Environment, ErrorKind, Locking, PersistentMemory, Preset, Settings,
     Ticket, Tier, TransactionOptions,
@@ -232,7 +233,8 @@ impl EngineKind for Thermocline {
             }
         }
         let of_indexed = indexed::OPTIONS.into_iter().map(|(name, _)| name);
-        for name in hybrid::EXPERIMENTS.into_iter().chain(of_indexed) {
+        let of_cache = [fast_cache::TRACED];
+        for name in hybrid::EXPERIMENTS.into_iter().chain(of_indexed).chain(of_cache) {
             if let Some(value) = options.option(name) {
                 pairs.push((format!("experiment.{name}"), value.to_owned()));
             }
@@ -245,13 +247,15 @@ impl EngineKind for Thermocline {
         let first = options.tiers.first().ok_or("an engine needs at least one tier")?;
         let mut experiments = hybrid::experiments(options)?;
         indexed::add(options, &mut experiments)?;
+        experiments.traced_blocks = fast_cache::traced(options)?;
         let environment = Environment { experiments, ..Environment::default() };
         let home = first.path.join("home");
         indexed::rebuild(options, &environment, &home)?;
         let db = environment.open_or_create(&home, &settings)?;
         let transactions =
             TransactionOptions { locking: locking(options)?, ..TransactionOptions::default() };
-        Ok(Box::new(Open { db, transactions }))
+        let trace = first.path.join(fast_cache::TRACE_NAME);
+        Ok(Box::new(Open { db, transactions, trace }))
     }
 }
 
@@ -267,6 +271,8 @@ fn locking(options: &OpenOptions) -> Outcome<Locking> {
 struct Open {
     db: Db,
     transactions: TransactionOptions,
+    /// Where a trace of blocks goes.
+    trace: PathBuf,
 }
 
 impl Open {
@@ -396,6 +402,8 @@ impl Store for Open {
             written_bytes: stats.written_bytes,
             blocks: stats.blocks,
             memory_bytes: stats.memory_bytes,
+            adopted_blocks: stats.adopted_blocks,
+            adopting_ns: stats.adopting_ns,
         })
     }
 
@@ -408,6 +416,9 @@ impl Store for Open {
     }
 
     fn close(self: Box<Self>) -> Outcome<()> {
+        if let Some(trace) = self.db.block_trace() {
+            crate::block_trace::write(&self.trace, &trace)?;
+        }
         Ok(self.db.close()?)
     }
 }

@@ -16,7 +16,7 @@ use thermocline::{ByteSize, Compression, Db, Preset, Settings, Tier};
 use thermocline_device::drivers::host_files;
 
 #[path = "../../../table/benches/data_sets/mod.rs"]
-mod data_sets;
+pub mod data_sets;
 
 /// What is stored, under the name that its rows have.
 pub const DATA: [&str; 3] = ["json", "linkbench", "text"];

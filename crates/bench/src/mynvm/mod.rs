@@ -9,7 +9,8 @@
 //!                              logs and the cache
 //!
 //!   rows     names, points, goals       mod         sizes, and the cell of each group
-//!   dictionary  bytes of tables         restart     hits after a restart
+//!   dictionary  bytes of tables         restart     hits after a restart, and a trace of blocks
+//!   index    bytes of indexes           judged      policies on that trace
 //! ```
 //! Labels name their memory, so the three take turns in one run. Reads and writes go past the page
 //! cache, blocks are compressed with zstd, and a LinkBench row has as many of its small records as
@@ -18,6 +19,8 @@
 //! Invariant: sizes follow from the number of records, never from the engine.
 
 mod dictionary;
+mod index;
+mod judged;
 mod restart;
 mod rows;
 
@@ -29,7 +32,10 @@ use crate::rows::{
     parse_seconds,
 };
 use crate::summary::Spread;
+use judged::Traced;
+use restart::Restarted;
 use rows::{Group, PAPER, READS, Row};
+use std::cell::OnceCell;
 use std::path::PathBuf;
 use thermocline_foundation::ByteSize;
 
@@ -63,6 +69,8 @@ Examples:
   thermocline-bench mynvm --quick --figure 25 --workload ycsb-c
   thermocline-bench mynvm --figure 25 --records 6m --seconds 30 --warm-up-seconds 150
   thermocline-bench mynvm --figure 17 --text words.txt
+  thermocline-bench mynvm --figure judge,13
+  thermocline-bench mynvm --figure judge --trace mynvm-trace.jsonl
   thermocline-bench mynvm --figure 18,19 --ours table-size=2MiB
   thermocline-bench mynvm --figure 21 --seconds 2 --warm-up-seconds 0.5
   thermocline-bench mynvm --row 25/linkbench --json > rows.json
@@ -71,7 +79,8 @@ There are 2 rounds of 600k records, 20 seconds to warm up and 8 measured; with -
 and 2 seconds.
 Each row ends in a line `ratio ROW VALUE`. A row that is missed is no failure of the run.")]
 pub struct MynvmArguments {
-    /// Figures: 1, 9, 11, 15, 17, 18, 19, 21, 24, 25, auto, restart, cost; all where none is named
+    /// Figures: 1, 9, 10, 11, 13, 15, 16, 17, 18, 19, 21, 24, 25, judge, foyer, auto, hybrid,
+    /// restart, cost; all where none is named
     #[arg(long, value_delimiter = ',', value_parser = |name: &str| PAPER.figure(name))]
     pub figure: Vec<Figure>,
     /// Rows on these workloads alone: ycsb-a, -b, -c, -e, linkbench, ycsb-c/uniform
@@ -80,6 +89,9 @@ pub struct MynvmArguments {
     /// The text of figure 17, which is cut into records at its line ends
     #[arg(long, value_name = "FILE")]
     pub text: Option<PathBuf>,
+    /// The trace of blocks of figures judge, foyer and 13; else one is recorded
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// Seconds before each row which are not measured
     #[arg(long, value_parser = parse_seconds)]
     pub warm_up_seconds: Option<f64>,
@@ -168,8 +180,18 @@ pub fn run(
         }
     };
     let text = arguments.text.as_deref();
+    let traced = Traced::new(arguments, &sizes, context.0);
+    let found = OnceCell::new();
+    let restarted = |stand: &Stand<'_>| -> Outcome<Restarted> {
+        let seed = arguments.rows.seed;
+        let restart = || restart::restart(stand, &sizes, seed).map_err(|why| why.to_string());
+        Ok(found.get_or_init(restart).clone()?)
+    };
     let drill = |row: &Row, stand: &Stand<'_>| match row.figure.name {
-        "restart" => restart::hits(stand, &sizes, arguments.rows.seed),
+        "restart" => restarted(stand).map(|restarted| restarted.value(&row.name)),
+        "10" => index::share(&row.name),
+        "13" | "judge" => traced.value(&row.name, stand),
+        "foyer" => traced.to_foyer(&row.name, stand),
         _ => dictionary::share(&row.name, text, stand.slow),
     };
     let ways = Ways { cell: &cell, drill: Some(&drill) };

@@ -9,6 +9,8 @@
 
 use super::Sizes;
 use super::dictionary::{ALONE, DATA};
+use super::{index, judged};
+use crate::block_trace::judge::{ADMISSIONS, EVICTIONS};
 use crate::results::{Latency, Measured};
 use crate::rows::{self, Figure, Measure, PROCESSOR, Paper, THROUGHPUT, Value, point, points};
 
@@ -19,15 +21,21 @@ pub const PAPER: Paper = Paper {
     figures: &[
         Figure { name: "1", title: "Latency at a fixed load" },
         Figure { name: "9", title: "Bytes read of the slow tier, by the size of blocks" },
+        Figure { name: "10", title: "Memory of an index, by the size of blocks" },
         Figure { name: "11", title: "Reads of the slow tier, by the size of blocks" },
+        Figure { name: "13", title: "Blocks that touch two pages or more" },
         Figure { name: "15", title: "Blocks in the cache packed, or aligned to pages" },
+        Figure { name: "16", title: "Slowest reads with blocks packed, or aligned to pages" },
         Figure { name: "17", title: "Bytes of small blocks with a dictionary of each table" },
         Figure { name: "18", title: "Bytes written into the cache, by admission" },
         Figure { name: "19", title: "Hit rate of the cache, by admission and eviction" },
         Figure { name: "21", title: "Ways to wait for a fast device" },
         Figure { name: "24", title: "Memory for a cached block" },
         Figure { name: "25", title: "Large memory, small memory, and a cache" },
+        Figure { name: "judge", title: "Admission and eviction on one trace of blocks" },
+        Figure { name: "foyer", title: "The cache of blocks beside foyer, on one trace" },
         Figure { name: "auto", title: "A cache of what the levels leave" },
+        Figure { name: "hybrid", title: "The preset hybrid with a cache of its tables' blocks" },
         Figure { name: "restart", title: "Hit rate after a restart" },
         Figure { name: "cost", title: "What the cache costs where nothing comes back" },
     ],
@@ -197,18 +205,25 @@ pub fn rows(figures: &[Figure], sizes: &Sizes) -> Vec<Row> {
         latencies(sizes),
         blocks(sizes),
         layouts(sizes),
+        slowest(sizes),
         dictionaries(),
+        indexes(),
+        on_a_trace(),
         admissions(sizes),
         evictions(sizes),
         waits(),
         rests(sizes),
+        hybrids(sizes),
         vec![
             alone("24/bytes-a-block", &cached(sizes), BLOCK_MEMORY).at_most(28.0, 20.0),
             against("cost/uniform", sizes, &small(sizes), UNIFORM).at_least(0.98, 1.0),
             against("cost/uniform/processor", sizes, &small(sizes), UNIFORM).of(PROCESSOR),
         ],
         set_ups(sizes),
-        vec![drill("restart/hits", "of the rate before").at_least(0.9, 0.97)],
+        vec![
+            drill("restart/hits", "of the rate before").at_least(0.9, 0.97),
+            drill("restart/entries", "blocks/s").at_least(5e6, 1e7),
+        ],
     ];
     all.into_iter().flatten().filter(|row| figures.contains(&row.figure)).collect()
 }
@@ -296,6 +311,47 @@ fn layouts(sizes: &Sizes) -> Vec<Row> {
     ]
 }
 
+/// Figure 16: the slowest reads with copies aligned to pages, over those with copies one behind the
+/// other.
+fn slowest(sizes: &Sizes) -> Vec<Row> {
+    let (padded, packed) = (format!("{}+fast-cache-layout=padded", cached(sizes)), cached(sizes));
+    let row = |workload: &str| {
+        let (over, under) = (point(&padded, workload), point(&packed, workload));
+        let name = format!("16/p99/{workload}");
+        Row::in_paper(&PAPER, group(workload), &name, over, under).of(READ_P99)
+    };
+    vec![row(READS), row(GRAPH)]
+}
+
+/// Figure 10: indexes of small blocks over those of large ones.
+fn indexes() -> Vec<Row> {
+    let row = |data, kib| drill(&index::row_name(data, kib), "of its bytes");
+    index::DATA.into_iter().flat_map(|data| index::KIB.map(|kib| row(data, kib))).collect()
+}
+
+/// Figures 13, `judge` and `foyer`: what follows from one trace of blocks.
+fn on_a_trace() -> Vec<Row> {
+    let spread = |name: &str| drill(&format!("13/{name}"), "% of blocks");
+    let mut rows = ["tables", "packed", "padded"].map(spread).to_vec();
+    for (admission, _) in ADMISSIONS.into_iter().filter(|(name, _)| *name != "always") {
+        let writes = drill(&format!("judge/writes/{admission}"), "of its bytes");
+        let hits = drill(&format!("judge/hits/{admission}"), "% points");
+        // What is in force where nothing is said is judged.
+        rows.extend(match admission == judged::USUAL {
+            true => [writes.at_most(1.0 / 3.0, 0.25), hits.at_least(-2.0, 0.0)],
+            false => [writes, hits],
+        });
+    }
+    let evictions = EVICTIONS.into_iter().filter(|(name, _)| *name != "fifo");
+    rows.extend(evictions.map(|(name, _)| drill(&format!("judge/eviction/{name}"), "% points")));
+    rows.extend([
+        drill("foyer/hits", "% points").at_least(0.0, 0.0),
+        drill("foyer/writes", "of its bytes").at_most(1.0, 1.0),
+        drill("foyer/processor", "of its time").at_most(1.0, 1.0),
+    ]);
+    rows
+}
+
 /// Figure 17: small blocks over large ones without dictionaries: with them, and alone.
 fn dictionaries() -> Vec<Row> {
     let both = |data| {
@@ -360,6 +416,23 @@ fn rests(sizes: &Sizes) -> Vec<Row> {
     ["ycsb-a", "ycsb-b", READS, "ycsb-e"].into_iter().flat_map(of).collect()
 }
 
+/// The preset `hybrid` with a quarter of the fast tier for blocks of its tables, over the same with
+/// slots alone.
+fn hybrids(sizes: &Sizes) -> Vec<Row> {
+    let (memory, fast) = (sizes.small_mib(), sizes.fast_mib());
+    let slots = format!("thermocline-hybrid@tiers+compression=zstd+memory={memory}MiB");
+    let cached = format!("{slots}+fast-cache={}MiB", (fast / 4).max(1));
+    let of = |workload: &str| {
+        let row = |name: &str, measure| {
+            let (over, under) = (point(&cached, workload), point(&slots, workload));
+            let name = format!("hybrid/{workload}/{name}");
+            Row::in_paper(&PAPER, Group::Work, &name, over, under).of(measure)
+        };
+        [row("throughput", THROUGHPUT), row("slow-reads", SLOW_READS)]
+    };
+    ["ycsb-b", READS, UNIFORM, "ycsb-e"].into_iter().flat_map(of).collect()
+}
+
 /// Figure 25.
 fn set_ups(sizes: &Sizes) -> Vec<Row> {
     let (large, small) = (large(sizes), small(sizes));
@@ -420,14 +493,25 @@ mod tests {
         assert_eq!(goal("21/processor/dynamic-50/16"), Goal::None);
         assert_eq!(goal("21/tlc/mean/poll/8"), Goal::None);
         assert_eq!(goal("auto/ycsb-e/guests"), Goal::AtLeast(0.97, 1.0));
+        assert_eq!(goal("judge/writes/simulated_lru"), Goal::AtMost(1.0 / 3.0, 0.25));
+        assert_eq!(goal("judge/hits/simulated_lru"), Goal::AtLeast(-2.0, 0.0));
+        assert_eq!(goal("judge/eviction/file_lru"), Goal::None);
+        assert_eq!(goal("13/padded"), Goal::None);
+        assert_eq!(goal("10/linkbench/6-KiB"), Goal::None);
         assert_eq!(goal("24/bytes-a-block"), Goal::AtMost(28.0, 20.0));
         assert_eq!(goal("cost/uniform"), Goal::AtLeast(0.98, 1.0));
     }
 
     #[test]
     fn the_cache_is_measured_by_what_it_did_in_the_measured_part() {
-        let level =
-            SecondLevel { hits: 30, misses: 10, written_bytes: 800, blocks: 5, memory_bytes: 90 };
+        let level = SecondLevel {
+            hits: 30,
+            misses: 10,
+            written_bytes: 800,
+            blocks: 5,
+            memory_bytes: 90,
+            ..SecondLevel::default()
+        };
         let measured =
             Measured { operations: 100, second_level: Some(level), ..Measured::default() };
         let of = |measure: Measure| (measure.of)(&measured);

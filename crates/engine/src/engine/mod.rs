@@ -22,6 +22,7 @@ pub(crate) mod wear;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::fast_cache::FastCache;
+use crate::fast_cache::trace::BlockTrace;
 use crate::front::Front;
 use crate::jobs::Progress;
 use crate::layout::Layout;
@@ -172,6 +173,11 @@ impl Engine {
     /// Deletes the copies of blocks on tier 0.
     pub fn clear_fast_cache(&self) {
         self.fast_cache.iter().for_each(|cache| cache.clear());
+    }
+
+    /// What the cache of blocks on tier 0 was asked for.
+    pub fn block_trace(&self) -> Option<BlockTrace> {
+        self.fast_cache.as_ref()?.trace()
     }
 
     /// Freezes the active memtable unless it is empty, and waits until it and those before it are

@@ -1,7 +1,8 @@
 //! What experiments vary. In the preset `hybrid`: rules that they leave out, to see what each is
 //! worth (decision 77), and parameters of PrismDB's evaluation. In all presets: the schedule of
 //! asynchronous requests, which I/O goes first, and zeros in logs. In `indexed`: the order of
-//! merges, and what chooses their tables (decision 102). No settings file reaches them.
+//! merges, and what chooses their tables (decision 102). With a cache of blocks: a trace of what it
+//! is asked for. No settings file reaches them.
 //!
 //! Without a rule its place does the simplest thing that is correct. So a store may be opened with
 //! other experiments than it was made with, and every record is found in any case.
@@ -150,6 +151,9 @@ pub struct Experiments {
     /// With `indexed`, the table of a merge that overlaps most comes first (section 3.3). Without:
     /// by `merge_order`.
     pub by_overlap: Option<bool>,
+    /// With a cache of blocks on tier 0, so many requests of it are noted in their order from the
+    /// opening on ([`Db::block_trace`](crate::Db::block_trace)), 24 bytes of memory each.
+    pub traced_blocks: Option<usize>,
 }
 
 impl Experiments {
@@ -173,6 +177,7 @@ impl Experiments {
         leaf_scan: None,
         scan_merges: None,
         by_overlap: None,
+        traced_blocks: None,
     };
 
     /// The same without `rule`.

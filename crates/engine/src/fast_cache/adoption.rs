@@ -82,6 +82,7 @@ impl FastCache {
     /// Adopts or deletes the next file of an earlier opening; false where there is none left.
     pub(super) fn adopt_next(&self, work: &mut Work) -> bool {
         let Some(number) = work.found.pop() else { return false };
+        let began_ns = self.shared.clock.now_ns();
         let adopted = self.shared.files.open_file(number).and_then(|file| self.adopt(file));
         let why = match adopted {
             Ok(None) => None,
@@ -93,6 +94,8 @@ impl FastCache {
             self.copies.counts.refused_files.add(1);
             self.delete(number);
         }
+        let took_ns = self.shared.clock.now_ns().saturating_sub(began_ns);
+        self.copies.counts.adopting_ns.add(took_ns);
         if work.found.is_empty() {
             self.copies.fill();
         }

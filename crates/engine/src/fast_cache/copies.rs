@@ -12,6 +12,7 @@
 //! when [`Copies::is_due`].
 
 use super::plan::Plan;
+use super::trace::{BlockRequest, Noted};
 use crate::jobs::Jobs;
 use std::sync::Arc;
 use thermocline_device::file_cache::{BackOff, Files, Filling, Lookup, Offered, lookup};
@@ -41,6 +42,8 @@ pub(super) struct Counts {
     pub evicted_files: Counter,
     pub adopted_files: Counter,
     pub adopted_blocks: Counter,
+    /// Time that it took to look at files of earlier openings.
+    pub adopting_ns: Counter,
     /// Files of earlier openings that did not count.
     pub refused_files: Counter,
 }
@@ -56,6 +59,8 @@ struct Deciding {
     admission: BlockAdmission,
     /// Calls so far: the time of hits.
     now: u64,
+    /// The calls themselves, where an experiment wants them.
+    noted: Noted,
 }
 
 /// See the module.
@@ -81,14 +86,14 @@ pub(super) struct Copies {
 
 impl Copies {
     /// An empty cache, which takes no offers yet.
-    pub fn new(plan: Plan, clock: Arc<dyn Clock>, jobs: Arc<Jobs>) -> Self {
+    pub fn new(plan: Plan, noted: Noted, clock: Arc<dyn Clock>, jobs: Arc<Jobs>) -> Self {
         let admission = BlockAdmission::new(plan.admission, plan.capacity_bytes, plan.block_bytes);
         Self {
             lookup: Lookup::new(plan.blocks()),
             files: ArcSwap::from_pointee(Files::new()),
             filling: Mutex::new(Filling::new(plan.layout, plan.batch_bytes)),
             counts: Counts::default(),
-            deciding: Mutex::new(Deciding { admission, now: 0 }),
+            deciding: Mutex::new(Deciding { admission, now: 0, noted }),
             budget: Mutex::new(plan.write_budget(clock.now_ns())),
             back_off: Mutex::default(),
             off_until_ns: AtomicU64::new(0),
@@ -131,6 +136,11 @@ impl Copies {
     /// The time of hits.
     pub fn now(&self) -> u64 {
         self.deciding.lock().now
+    }
+
+    /// What it was asked for so far, where that is noted.
+    pub fn noted(&self) -> Option<Vec<BlockRequest>> {
+        self.deciding.lock().noted.requests()
     }
 
     /// Blocks have left the cache.
@@ -188,6 +198,7 @@ impl SecondLevel for Copies {
         let (is_wanted, now) = {
             let mut deciding = self.deciding.lock();
             deciding.now += 1;
+            deciding.noted.note(key);
             (deciding.admission.missed(hash, key.len), deciding.now)
         };
         let at = self.lookup.find(hash);

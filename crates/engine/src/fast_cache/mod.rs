@@ -31,6 +31,7 @@ pub(crate) mod report;
 mod room;
 #[cfg(test)]
 mod tests;
+pub(crate) mod trace;
 mod work;
 
 use crate::error::Result;
@@ -45,6 +46,7 @@ use std::sync::Arc;
 use thermocline_device::Devices;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use trace::{BlockTrace, Noted};
 use work::Work;
 
 /// See the module's header.
@@ -81,7 +83,8 @@ impl FastCache {
             .inspect_err(|error| tracing::warn!(%error, "the block cache is off until reopening"))
             .ok()?;
         let clock = Arc::clone(&shared.clock);
-        let copies = Arc::new(Copies::new(plan, clock, Arc::clone(&shared.jobs)));
+        let noted = Noted::new(shared.experiments.traced_blocks);
+        let copies = Arc::new(Copies::new(plan, noted, clock, Arc::clone(&shared.jobs)));
         shared.cache.set_second_level(Arc::clone(&copies) as _);
         let work = Work { found: found(files), ..Work::default() };
         if work.found.is_empty() {
@@ -113,6 +116,18 @@ impl FastCache {
         let before_bytes = used_bytes();
         self.give_way(&mut work);
         used_bytes() < before_bytes
+    }
+
+    /// What it was asked for since opening, where an experiment wants that.
+    pub fn trace(&self) -> Option<BlockTrace> {
+        let plan = &self.copies.plan;
+        Some(BlockTrace {
+            capacity_bytes: plan.capacity_bytes,
+            file_bytes: plan.file_bytes,
+            batch_bytes: plan.batch_bytes as u64,
+            block_bytes: plan.block_bytes,
+            requests: self.copies.noted()?,
+        })
     }
 
     /// Seals what is being filled. Background work has ended.

@@ -42,6 +42,9 @@ pub struct FastCacheStats {
     pub adopted_files: u64,
     /// Blocks of these.
     pub adopted_blocks: u64,
+    /// Time that it took to look at files of earlier openings, in nanoseconds.
+    #[serde(default)]
+    pub adopting_ns: u64,
     /// Files of earlier openings that did not count and were deleted.
     pub refused_files: u64,
     /// It is switched off for a while, because its device failed.
@@ -73,6 +76,7 @@ impl FastCache {
             failed: counts.failed.get(),
             adopted_files: counts.adopted_files.get(),
             adopted_blocks: counts.adopted_blocks.get(),
+            adopting_ns: counts.adopting_ns.get(),
             refused_files: counts.refused_files.get(),
             is_off: copies.is_off(),
         }

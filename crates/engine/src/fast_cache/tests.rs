@@ -160,6 +160,25 @@ fn a_full_cache_evicts_files_and_writes_again_what_was_hit() {
     }
 }
 
+#[test]
+fn a_trace_has_what_was_asked_for_in_order_up_to_its_length() {
+    let traced = |requests| {
+        let traced_blocks = Some(requests);
+        let experiments = Experiments { traced_blocks, ..Experiments::NONE };
+        let environment = Environment { experiments, ..stepped_environment() };
+        let db = store(&environment, cache(2048));
+        (0..3).for_each(|_| check(&db, 0..200));
+        (db.block_trace().unwrap(), stats(&db))
+    };
+    let (all, cache) = traced(1 << 20);
+    assert_eq!(all.requests.len() as u64, cache.hits + cache.misses);
+    assert_eq!((all.capacity_bytes, all.file_bytes), (cache.capacity_bytes, 64 << 10));
+    let (first, _) = traced(1000);
+    assert_eq!(first.requests, all.requests[..1000]);
+    let db = store(&stepped_environment(), self::cache(2048));
+    assert_eq!(db.block_trace(), None);
+}
+
 /// Writes over each page of each file of the cache.
 fn damage(db: &Db) {
     let files = &db.engine().shared().files;

@@ -19,8 +19,8 @@ use crate::oracle::{Known, Violation, check_bytes, check_files};
 use std::ops::Range;
 use std::path::Path;
 use thermocline::{
-    Admission, BlockLayout, ByteSize, Compression, Db, Eviction, FastCacheSettings, FastCacheStats,
-    PlacementChoice, Preset, Settings, Tier,
+    Admission, BlockLayout, ByteSize, CacheCapacity, Compression, Db, Eviction, FastCacheSettings,
+    FastCacheStats, PlacementChoice, Preset, Settings, Tier,
 };
 use thermocline_foundation::random::mix;
 
@@ -81,7 +81,10 @@ fn settings(seed: u64) -> Settings {
         block_size: ByteSize::kib(1),
         compression: vec![Compression::None],
         fast_cache: FastCacheSettings {
-            capacity: ByteSize::mib(1).into(),
+            capacity: match draw(0xCA_0014, 2) {
+                0 => CacheCapacity::Auto,
+                _ => ByteSize::mib(1).into(),
+            },
             admission: admissions[draw(0xCA_0011, 3)],
             eviction: [Eviction::FifoReinsert, Eviction::FileLru][draw(0xCA_0012, 2)],
             layout: [BlockLayout::Packed, BlockLayout::Padded][draw(0xCA_0013, 2)],

@@ -1,0 +1,210 @@
+//! Figures `judge` and 13: policies and layouts on one trace of blocks, by arithmetic; figure
+//! `foyer`: that cache on the same trace.
+//!
+//! ```text
+//!   --trace FILE, or N with a trace ──> mynvm-trace.jsonl ──> each admission, eviction, layout
+//! ```
+//! What memory lacks does not depend on the cache below it, so all rows follow from one trace,
+//! which is recorded once and stays beside the results.
+
+use super::{MynvmArguments, Sizes, restart};
+use crate::block_trace::judge::{self, ADMISSIONS, EVICTIONS, Judged, WARM_UP_PERCENT};
+use crate::block_trace::on_files::OnFiles;
+use crate::block_trace::replay::{Policies, Verdict, replay_on};
+use crate::block_trace::{Outturn, Task};
+use crate::measure::process;
+use crate::rows::Stand;
+use crate::store::EngineKind;
+use crate::{Outcome, block_trace, files};
+use std::cell::OnceCell;
+use thermocline::{BlockTrace, ByteSize};
+use thermocline_device::buffer::PAGE_BYTES;
+use thermocline_device::file_cache::Layout;
+
+/// What a store does where nothing is said.
+pub const USUAL: &str = "simulated_lru";
+
+/// A trace and what policies made of it.
+#[derive(Debug)]
+struct Found {
+    trace: BlockTrace,
+    packed: Vec<Judged>,
+    padded: Vec<Judged>,
+}
+
+/// Those of a run, made where the first row asks for them.
+#[allow(missing_debug_implementations, reason = "engines have none")]
+pub struct Traced<'a> {
+    arguments: &'a MynvmArguments,
+    sizes: &'a Sizes,
+    engines: &'a [&'a dyn EngineKind],
+    found: OnceCell<Result<Found, String>>,
+    /// Ours, and foyer's.
+    foyer: OnceCell<Result<[Outturn; 2], String>>,
+}
+
+impl<'a> Traced<'a> {
+    /// Nothing is recorded yet.
+    pub fn new(
+        arguments: &'a MynvmArguments,
+        sizes: &'a Sizes,
+        engines: &'a [&'a dyn EngineKind],
+    ) -> Self {
+        Self { arguments, sizes, engines, found: OnceCell::new(), foyer: OnceCell::new() }
+    }
+
+    /// The value of the row called `name`.
+    pub fn value(&self, name: &str, stand: &Stand<'_>) -> Outcome<f64> {
+        value(name, self.found(stand)?)
+    }
+
+    /// The value of a row of figure `foyer`.
+    pub fn to_foyer(&self, name: &str, stand: &Stand<'_>) -> Outcome<f64> {
+        let found = self.found(stand)?;
+        let both = || self.both(found, stand).map_err(|why| why.to_string());
+        let [ours, theirs] = self.foyer.get_or_init(both).clone()?;
+        let share = |of: &Outturn| 100.0 * of.hits as f64 / (of.hits + of.misses).max(1) as f64;
+        Ok(match name {
+            "foyer/hits" => share(&ours) - share(&theirs),
+            "foyer/writes" => ours.written_bytes as f64 / theirs.written_bytes.max(1) as f64,
+            "foyer/processor" => ours.cpu_s / theirs.cpu_s.max(1e-9),
+            _ => return Err(format!("there is no row '{name}'").into()),
+        })
+    }
+
+    fn found(&self, stand: &Stand<'_>) -> Outcome<&Found> {
+        let found = self.found.get_or_init(|| self.find(stand).map_err(|why| why.to_string()));
+        Ok(found.as_ref().map_err(String::clone)?)
+    }
+
+    fn find(&self, stand: &Stand<'_>) -> Outcome<Found> {
+        let arguments = self.arguments;
+        let trace = match &arguments.trace {
+            Some(path) => block_trace::read(path)?,
+            None => {
+                let trace = restart::trace(stand, self.sizes, arguments.rows.seed)?;
+                let results = arguments.rows.results(&super::rows::PAPER);
+                block_trace::write(&results.with_file_name("mynvm-trace.jsonl"), &trace)?;
+                trace
+            }
+        };
+        if trace.requests.is_empty() {
+            return Err("nothing was asked of the cache".into());
+        }
+        let judged = |layout| judge::all(&trace, layout, WARM_UP_PERCENT);
+        let (packed, padded) = (judged(Layout::Packed), judged(Layout::Padded));
+        Ok(Found { trace, packed, padded })
+    }
+
+    /// Ours and foyer on the same trace, with as many bytes on the fast device and as much memory,
+    /// in files of the same directory.
+    fn both(&self, found: &Found, stand: &Stand<'_>) -> Outcome<[Outturn; 2]> {
+        let foyer = self.engines.iter().find(|engine| engine.name() == "foyer");
+        let foyer = foyer.ok_or("foyer is not in this program: docs/rivals.md")?;
+        let place = stand.fast.join("thermocline-mynvm-foyer");
+        let ours = judge::of(&found.packed, USUAL, EVICTIONS[0].0);
+        let memory = ByteSize(ours.memory_bytes + 2 * found.trace.batch_bytes);
+        let warm_up = found.trace.requests.len() * usize::from(WARM_UP_PERCENT) / 100;
+        let task = Task { trace: &found.trace, memory, place: &place, warm_up };
+        let mut both = [Outturn::default(); 2];
+        for (at, outturn) in both.iter_mut().enumerate() {
+            files::remove(&place)?;
+            files::make(&place)?;
+            let done = match at {
+                0 => ours_on_files(&task),
+                _ => foyer.replay(&task).unwrap_or_else(|| Err("it is no cache".into())),
+            };
+            files::remove(&place)?;
+            *outturn = done?;
+        }
+        Ok(both)
+    }
+}
+
+/// Our cache with its usual policies, and its bytes in files.
+fn ours_on_files(task: &Task<'_>) -> Outcome<Outturn> {
+    let mut medium = OnFiles::new(task.place)?;
+    let policies =
+        Policies { admission: ADMISSIONS[0].1, eviction: EVICTIONS[0].1, layout: Layout::Packed };
+    let cpu_s = process::cpu_s();
+    let verdict = replay_on(&mut medium, task.trace, policies, task.warm_up);
+    let cpu_s = process::cpu_s() - cpu_s;
+    medium.finish()?;
+    let Verdict { hits, misses, written_bytes, .. } = verdict;
+    Ok(Outturn { hits, misses, written_bytes, cpu_s })
+}
+
+fn value(name: &str, found: &Found) -> Outcome<f64> {
+    let of = |admission| judge::of(&found.packed, admission, EVICTIONS[0].0);
+    let parts: Vec<&str> = name.split('/').collect();
+    Ok(match parts[..] {
+        ["judge", "writes", admission] => judge::writes_to_always(&found.packed, &of(admission)),
+        ["judge", "hits", admission] => of(admission).hit_percent() - of("always").hit_percent(),
+        ["judge", "eviction", eviction] => {
+            let of = |eviction| judge::of(&found.packed, USUAL, eviction).hit_percent();
+            of(eviction) - of("fifo")
+        }
+        ["13", "tables"] => spread_in_tables(&found.trace),
+        ["13", "packed"] => of(USUAL).spread_percent(),
+        ["13", "padded"] => judge::of(&found.padded, USUAL, EVICTIONS[0].0).spread_percent(),
+        _ => return Err(format!("there is no row '{name}'").into()),
+    })
+}
+
+/// Of the blocks that were asked for, those that touch two pages or more of their table, in
+/// percent.
+fn spread_in_tables(trace: &BlockTrace) -> f64 {
+    let page = PAGE_BYTES as u64;
+    let spread =
+        trace.requests.iter().filter(|block| block.offset % page + u64::from(block.len) > page);
+    100.0 * spread.count() as f64 / trace.requests.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thermocline::BlockRequest;
+
+    #[test]
+    fn bytes_in_files_change_nothing_that_is_counted_and_leave_no_file() {
+        let scratch = tempfile::tempdir().unwrap();
+        let request = |at: u64| BlockRequest { table: 1, offset: at * at % 900 * 3000, len: 3000 };
+        let trace = BlockTrace {
+            capacity_bytes: 1 << 20,
+            file_bytes: 64 << 10,
+            batch_bytes: 16 << 10,
+            block_bytes: 3072,
+            requests: (0..6000).map(request).collect(),
+        };
+        let place = scratch.path();
+        let task = Task { trace: &trace, memory: ByteSize::mib(1), place, warm_up: 3000 };
+        let outturn = ours_on_files(&task).unwrap();
+        let judged = judge::all(&trace, Layout::Packed, 50);
+        let expected = judge::of(&judged, USUAL, EVICTIONS[0].0);
+        assert_eq!((outturn.hits, outturn.misses), (expected.hits, expected.misses));
+        assert_eq!(outturn.written_bytes, expected.written_bytes);
+        assert!(expected.written_bytes > 0 && expected.hits > 0, "{expected:?}");
+        assert_eq!(std::fs::read_dir(place).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn rows_follow_from_the_trace_and_unknown_ones_are_refused() {
+        let request = |at: u64| BlockRequest { table: 1, offset: at % 300 * 3000, len: 3000 };
+        let trace = BlockTrace {
+            capacity_bytes: 1 << 20,
+            file_bytes: 64 << 10,
+            batch_bytes: 16 << 10,
+            block_bytes: 3072,
+            requests: (0..3000).map(request).collect(),
+        };
+        let judged = |layout| judge::all(&trace, layout, 50);
+        let (packed, padded) = (judged(Layout::Packed), judged(Layout::Padded));
+        let found = Found { trace, packed, padded };
+        let value = |name: &str| value(name, &found).map_err(|why| why.to_string());
+        assert_eq!(value("judge/writes/always"), Ok(1.0));
+        assert_eq!(value("judge/eviction/fifo"), Ok(0.0));
+        assert_eq!(value("13/padded"), Ok(0.0));
+        assert!(value("13/packed").unwrap() > 50.0 && value("13/tables").unwrap() > 50.0);
+        assert!(value("judge/luck").unwrap_err().contains("no row"));
+    }
+}
