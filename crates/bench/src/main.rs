@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 #[cfg(not(feature = "system-allocator"))]
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: thermocline_allocator::Allocator = thermocline_allocator::Allocator;
 
 fn main() -> ExitCode {
     thermocline_bench::command::main(&thermocline_bench::engines::ALL)

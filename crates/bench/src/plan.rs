@@ -37,9 +37,6 @@ use thermocline_foundation::{ByteSize, threads};
 const SPACE_FACTOR: f64 = 2.2;
 /// The least memory that engines are given.
 const MEMORY_MIN: ByteSize = ByteSize::mib(8);
-/// Whether the allocator may have huge pages. With them whole units of 2 MiB are resident, used or
-/// not.
-const HUGE_PAGES: &str = "MIMALLOC_ALLOW_THP";
 /// Of a cell's standard error.
 const ERROR_TAIL_BYTES: usize = 4 << 10;
 
@@ -537,7 +534,6 @@ impl Stage<'_> {
     fn process(&self, cell: &Cell) -> Outcome<Measured> {
         let arguments = ["cell".to_owned(), "--json".to_owned(), serde_json::to_string(cell)?];
         let mut command = self.launcher.command(self.program, &arguments, cell)?;
-        command.env(HUGE_PAGES, "0");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| -> Failure {
             let program = command.get_program().to_string_lossy();

@@ -37,9 +37,10 @@ use std::io::Write;
 use std::process::ExitCode;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: thermocline_allocator::Allocator = thermocline_allocator::Allocator;
 
 fn main() -> ExitCode {
+    thermocline_allocator::give_back_early();
     let outcome = match arguments::Arguments::try_parse() {
         Ok(arguments) => commands::run(arguments),
         Err(error) => arguments::refuse(&error),

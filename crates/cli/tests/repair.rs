@@ -71,7 +71,7 @@ fn keys_of_a_damaged_block_are_named_as_a_range() {
     let json = text(&planned.stdout);
     assert!(json.contains("\"what\": \"keys\"") && json.contains("\"until_key\": \"k0"), "{json}");
     let done = text(&scratch.ok(&["--db", "db", "repair", "--apply"]));
-    assert!(done.contains("what this table had of the keys up to k0"), "{done}");
+    assert!(done.contains("what this file had of the keys up to k0"), "{done}");
     scratch.ok(&["--db", "db", "verify"]);
     let kept = text(&scratch.ok(&["--db", "db", "scan", "--keys-only"])).lines().count();
     assert!((1000..2000).contains(&kept), "{kept} keys");

@@ -11,6 +11,7 @@
 //!     page_buffer.rs   lays records over sectors and pages in memory
 //!   reader.rs        walks the sectors of a file, tells torn from damaged
 //!     record_assembly.rs  puts records together again
+//!     remains.rs     what a damaged log has behind what is missing
 //!   format.rs        the bytes: sectors, pages, records (docs/formats/log.md)
 //! ```
 //!
@@ -25,11 +26,13 @@ pub mod format;
 mod page_buffer;
 mod reader;
 mod record_assembly;
+mod remains;
 mod writer;
 
 pub use claims::{Claim, ClaimLog, Record};
 pub use format::{LogHeader, PAYLOAD_BYTES_MAX};
 pub use reader::{LogReader, RecordSink, ReplayEnd, ReplaySummary};
+pub use remains::RemainsSink;
 pub use writer::{Durability, LogPosition, LogSettings, LogWriter, MayGrow, bytes_of_log};
 
 #[cfg(all(test, shuttle))]

@@ -18,6 +18,7 @@ use crate::format::{
     RecordKind, SECTOR_BODY_BYTES, SECTOR_BYTES, sector_matches, stream_offset,
 };
 use crate::record_assembly::{RecordAssembly, Step};
+use crate::remains::{self, RemainsSink};
 use thermocline_device::buffer::PAGE_BYTES;
 use thermocline_device::{Error, File, PendingRead, Result};
 use thermocline_foundation::checksum::checksum;
@@ -117,6 +118,15 @@ impl LogReader {
             end: PAGE,
         };
         replay.run()
+    }
+
+    /// Gives every whole record of a damaged log to `sink`, also those behind what is missing,
+    /// which no recovery takes: for a caller that says what is lost (`remains.rs`).
+    ///
+    /// # Errors
+    /// The length of the file cannot be told.
+    pub fn remains(file: &File, sink: &mut RemainsSink<'_>) -> Result<()> {
+        remains::read(file, sink)
     }
 
     /// The header of the log in `file`.
@@ -364,7 +374,7 @@ fn flipped(file: &File, offset: u64) -> Error {
 }
 
 /// Makes a sector of a place whole of which one bit was flipped; false for any other.
-fn mend_sector(place: &Place, sector: &mut [u8]) -> bool {
+pub(crate) fn mend_sector(place: &Place, sector: &mut [u8]) -> bool {
     let Some((body, sum)) = sector.split_last_chunk_mut::<4>() else { return false };
     let is_whole = mend(place, body, u32::from_le_bytes(*sum));
     if is_whole {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use support::{Harness, Records, Shape, header, payload_of, replay_bytes, replay_mended};
 use thermocline_device::ErrorKind;
 use thermocline_foundation::{FileNumber, Sequence};
-use thermocline_log::{Durability, LogHeader, ReplayEnd};
+use thermocline_log::{Durability, LogHeader, LogReader, ReplayEnd};
 
 /// A small recycled log with a few pages, all acknowledged; behind it lie sectors of its ancestor.
 fn small_log(seal: bool) -> (Vec<u8>, Records, usize) {
@@ -90,6 +90,47 @@ fn a_mended_replay_turns_any_one_bit_back_says_where_and_refuses_two() {
     }
     let least = end / 512 * 512 - 4096;
     assert!(told >= least && refused >= least, "{told} told, {refused} refused");
+}
+
+/// Behind a damaged sector the rest of its page cannot be told apart, and all else is given.
+#[test]
+fn what_is_left_of_a_damaged_log_is_all_that_the_damage_does_not_touch() {
+    let harness = Harness::new(Shape::SECTORS);
+    let writer = harness.writer(header(1));
+    let (mut records, mut begin) = (Vec::new(), 4096);
+    for first in 1..60 {
+        let size = [0, 100, 900, 9000, 5, 1800][first as usize % 6];
+        let payload = payload_of(first, size);
+        let end = writer.append(Sequence(first), 1, &payload).unwrap().offset();
+        records.push((first, payload, begin..end));
+        begin = end;
+    }
+    writer.seal().unwrap();
+    let image = harness.bytes();
+    let read = |bytes: &[u8]| {
+        let mut found = Vec::new();
+        let file = Harness::with_bytes(bytes).file();
+        LogReader::remains(&file, &mut |first, payload| found.push((first.0, payload.to_vec())))
+            .unwrap();
+        found
+    };
+    let given = |is_touched: &dyn Fn(&std::ops::Range<u64>) -> bool| {
+        let others = records.iter().filter(|(.., span)| !is_touched(span));
+        others.map(|(first, payload, _)| (*first, payload.clone())).collect::<Vec<_>>()
+    };
+    assert!(read(&image) == given(&|_| false));
+    for sector in 0..begin as usize / 512 {
+        let (mut zeros, mut flipped) = (image.clone(), image.clone());
+        let at = sector * 512;
+        zeros[at..at + 512].fill(0);
+        (flipped[at + 100], flipped[at + 300]) = (!image[at + 100], !image[at + 300]);
+        let page_end = (at as u64 + 1).next_multiple_of(4096);
+        let expected = given(&|span| span.start < page_end && (at as u64) < span.end);
+        assert!(read(&flipped) == expected, "sector {sector}");
+        assert!(read(&zeros) == expected, "sector {sector} of zeros");
+        let cut = given(&|span| span.end > at as u64);
+        assert!(read(&image[..at]) == cut, "cut at sector {sector}");
+    }
 }
 
 #[test]

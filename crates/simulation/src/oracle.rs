@@ -112,6 +112,12 @@ impl Known {
         self.submitted.len()
     }
 
+    /// Writes so far: the sequence of the last one, where each has one of its own and no other
+    /// takes any.
+    pub fn writes(&self) -> u64 {
+        self.submitted.iter().map(|writes| writes.len() as u64).sum()
+    }
+
     /// The records after so many submissions are those after so many others.
     pub fn is_same_state(&self, count: usize, other: usize) -> bool {
         self.digests[count] == self.digests[other]
@@ -137,6 +143,26 @@ impl Known {
     pub fn has_had(&self, key: &[u8], value: &[u8]) -> bool {
         let mut writes = self.submitted.iter().flatten();
         writes.any(|(k, v)| k == key && v.as_deref() == Some(value))
+    }
+
+    /// The least number of submissions whose writes are all in a store that has those up to the
+    /// sequence `after`, where the newest write of all has `newest`. Bulk loads take sequences,
+    /// too, so it may have more.
+    pub fn least_at(&self, after: u64, newest: u64) -> usize {
+        let mut behind = newest.saturating_sub(after);
+        let is_behind = |writes: &&Vec<Write>| {
+            let is_behind = behind > 0;
+            behind = behind.saturating_sub(writes.len() as u64);
+            is_behind
+        };
+        self.count() - self.submitted.iter().rev().take_while(is_behind).count()
+    }
+
+    /// `key` had this value, or none, after `count` submissions or after later ones.
+    pub fn has_had_since(&self, key: &[u8], value: Option<&[u8]>, count: usize) -> bool {
+        let mut later = self.submitted[count..].iter().flatten().filter(|(k, _)| k == key);
+        self.model_of(count).get(key).map(Vec::as_slice) == value
+            || later.any(|(_, v)| v.as_deref() == value)
     }
 
     /// After a crash the store shows `count` submissions, durably: later ones are gone.

@@ -93,7 +93,7 @@ fn judge(fixture: &Fixture, machine: &Machine, plan: &RepairPlan) -> Result<(), 
     let opened = || machine.open().map_err(|error| format!("it does not open: {error}"));
     let db = opened()?;
     check_bytes(&db)?;
-    compare(fixture.known(), &db, plan)?;
+    compare(fixture, &db, plan)?;
     let shown = |db: &Db| scan(db).map_err(|error| format!("a scan: {error}"));
     let mut expected = shown(&db)?;
     let fail = |error: thermocline::Error| format!("a write after it: {error}");
@@ -111,14 +111,20 @@ fn judge(fixture: &Fixture, machine: &Machine, plan: &RepairPlan) -> Result<(), 
 }
 
 /// What differs from what the database had is named as lost.
-fn compare(known: &Known, db: &Db, plan: &RepairPlan) -> Result<(), Violation> {
+fn compare(fixture: &Fixture, db: &Db, plan: &RepairPlan) -> Result<(), Violation> {
+    let known: &Known = fixture.known();
     let lost: Vec<&Lost> = plan.steps.iter().flat_map(|step| &step.lost).collect();
-    if lost.iter().all(|lost| matches!(lost, Lost::Writes { .. })) {
-        // A log is cut at its first hole: what is left is a state that the database was in.
-        let least = if lost.is_empty() { known.count() } else { 0 };
-        return Ok(known.check_state(db, least).map(drop)?);
+    // A log is cut at its first hole: what was written up to there is there.
+    let is_cut = lost.iter().find_map(|lost| match lost {
+        Lost::Writes { after } => Some(after.unwrap_or(0)),
+        _ => None,
+    });
+    let least = is_cut.map_or(known.count(), |after| known.least_at(after, fixture.sequence()));
+    if plan.steps.iter().all(|step| step.lost.is_empty() || step.file.ends_with(".log")) {
+        // What is left is a state that the database was in.
+        known.check_state(db, least)?;
     }
-    let is_any = lost.iter().any(|lost| matches!(lost, Lost::Writes { .. } | Lost::MayBeOlder));
+    let is_any = lost.iter().any(|lost| matches!(lost, Lost::MayBeOlder));
     let unknown = lost.iter().filter(|lost| matches!(lost, Lost::UnknownRecord)).count();
     let is_named = |key: &[u8]| {
         lost.iter().any(|lost| match lost {
@@ -140,7 +146,10 @@ fn compare(known: &Known, db: &Db, plan: &RepairPlan) -> Result<(), Violation> {
         if found.as_deref() != shown.get(&key).map(Vec::as_slice) {
             return Err(format!("a scan and a look-up of {} differ", key.escape_ascii()));
         }
-        if found.as_deref() == known.model().get(&key).map(Vec::as_slice) {
+        let was_written_since = || known.has_had_since(&key, found.as_deref(), least);
+        if found.as_deref() == known.model().get(&key).map(Vec::as_slice)
+            || is_cut.is_some() && was_written_since()
+        {
             continue;
         }
         unnamed += usize::from(!is_named(&key));

@@ -37,6 +37,8 @@ pub struct Fixture {
     world: World,
     earlier: World,
     known: Known,
+    /// Of the newest write.
+    sequence: u64,
     /// The process was killed: only its log is looked at, up to here; behind may be a torn record.
     log_end: Option<u64>,
 }
@@ -100,13 +102,14 @@ impl Fixture {
                 life.db().settle().map_err(|error| error.to_string())?;
             }
         }
+        let sequence = life.db().stats().sequence;
         if !killed {
             life.close().map_err(|stop| format!("closing: {stop:?}"))?;
         }
         let world = life.machine.devices.look(|world| world.after(Loss::None));
         life.kill();
         let known = known.read_recursive().clone();
-        Ok(Self { seed, world, earlier, known, log_end })
+        Ok(Self { seed, world, earlier, known, sequence, log_end })
     }
 
     /// What damages of the file come to is known.
@@ -233,16 +236,18 @@ impl Fixture {
                 life.step(&Step::Compact).map_err(failed)?;
             }
         }
+        let sequence = life.db().stats().sequence;
         life.close().map_err(failed)?;
         let world = life.machine.devices.look(|world| world.after(Loss::None));
         let known = known.read_recursive().clone();
-        Ok(Self { seed, earlier: world.clone(), world, known, log_end: None })
+        Ok(Self { seed, earlier: world.clone(), world, known, sequence, log_end: None })
     }
 
     /// A database whose block cache has files, which histories leave few of.
     pub fn cached(seed: u64) -> Result<Self, Violation> {
         let (world, known) = drills::cache::closed(seed)?;
-        Ok(Self { seed, earlier: world.clone(), world, known, log_end: None })
+        let sequence = known.writes();
+        Ok(Self { seed, earlier: world.clone(), world, known, sequence, log_end: None })
     }
 
     /// Flips in the first file of the block cache and in the list of lives: each byte of what leads
@@ -305,6 +310,11 @@ impl Fixture {
     /// What the database holds.
     pub fn known(&self) -> &Known {
         &self.known
+    }
+
+    /// Of the newest write.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
     }
 
     /// The process was killed; nothing was closed.

@@ -12,7 +12,8 @@ const EMPTY_NAMES: [&str; 10] = [
 /// What each crate may depend on, besides crates from outside (ARCHITECTURE.md, the arrows). A new
 /// edge needs a page in docs/decisions. `simulation`, `bench`, `torture` and
 /// `fuzz` see everything.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 15] = [
+    ("allocator", &[]),
     ("foundation", &[]),
     ("device", &["foundation", "popularity"]),
     ("log", &["foundation", "device"]),
@@ -25,7 +26,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("capi", &["foundation", "device", "engine"]),
     ("python", &["foundation", "device", "engine"]),
     ("server", &["foundation", "device", "engine"]),
-    ("cli", &["foundation", "device", "engine"]),
+    ("cli", &["allocator", "foundation", "device", "engine"]),
     ("xtask", &[]),
 ];
 

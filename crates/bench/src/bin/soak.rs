@@ -23,7 +23,7 @@ use thermocline::{ByteSize, Db, Durability, Preset, Settings, Tier, WriteBatch};
 use thermocline_foundation::random::{Random, mix};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: thermocline_allocator::Allocator = thermocline_allocator::Allocator;
 
 #[derive(Clone, Debug, Parser)]
 #[command(about = "A large history with kill -9 at random moments, compared with a model")]
@@ -209,6 +209,7 @@ fn run(arguments: &Arguments, acknowledged: u64, life: Option<Duration>) -> Outc
 }
 
 fn main() -> Outcome<()> {
+    thermocline_allocator::give_back_early();
     let arguments = Arguments::parse();
     if let Some(acknowledged) = arguments.child {
         return child(&arguments, acknowledged);

@@ -37,8 +37,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use thermocline_foundation::{ByteSize, Clock, SystemClock};
 
-/// Runs the command line with `engines`.
+/// Runs the command line with `engines`. All of them have the same allocator, set alike.
 pub fn main(engines: &[&dyn EngineKind]) -> ExitCode {
+    thermocline_allocator::give_back_early();
     let arguments = Arguments::parse();
     if let Task::Rig { command } = &arguments.command {
         return rig::command::main(command);

@@ -93,8 +93,8 @@ fn describe(lost: &Lost) -> String {
                 copied => format!("; {} stay, for the fast tier has copies", text::count(*copied)),
             };
             format!(
-                "what this table had of the keys{} up to {}: they are gone, or have what other \
-                 tables have{copied}",
+                "what this file had of the keys{} up to {}: they are gone, or have what other \
+                 files have{copied}",
                 after.unwrap_or_default(),
                 text::escape(until)
             )

@@ -151,8 +151,8 @@ impl Job for MergeJob {
 
     fn step(&mut self) -> Result<Step> {
         if let Work::Rewrite(rewrite) = &mut self.work {
-            let waits =
-                !may_overlap(self.selection.source_level()) && !self.versions.current().is_calm();
+            let is_calm = self.versions.current().is_calm(self.shared.rests());
+            let waits = !may_overlap(self.selection.source_level()) && !is_calm;
             if waits && !self.shared.compaction_rate.admit(STEP_BYTES.min(self.selection.bytes())) {
                 return Ok(Step::More);
             }

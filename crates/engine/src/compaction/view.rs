@@ -13,7 +13,7 @@ pub(crate) enum Writing {
     GoesOn,
     /// Nothing has been written since the store was opened, bulk loads aside.
     NotBegun,
-    /// All that was written is in tables.
+    /// All that was written is in tables, or nothing was written for some time.
     Over,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::jobs::{Job, Lane, Planner, Step};
+use crate::jobs::{Job, Lane, Look, Planner, Step};
 use crate::shared::Shared;
 use crate::versions::Versions;
 use std::sync::Arc;
@@ -46,6 +46,12 @@ impl Planner for Background {
 
     fn panicked(&self, job: &'static str, text: &str) {
         self.0.shared.fail_by_panic(&format!("the background job '{job}'"), text);
+    }
+
+    fn look_for_rest(&self) -> Look {
+        let Engine { shared, versions, .. } = &*self.0;
+        // Where everything is flushed the plan knows that by itself.
+        if versions.current().is_calm(false) { Look::Ended } else { shared.look_for_rest() }
     }
 }
 

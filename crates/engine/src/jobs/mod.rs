@@ -9,6 +9,10 @@
 //! one step at a time by a [`Stepper`]. A caller that has to wait for background work calls
 //! [`Jobs::wait`], which then steps instead of sleeping.
 //!
+//! A worker that finds nothing to do sleeps until something wakes it. The last one that does looks
+//! now and then whether the store has come to rest ([`Planner::look_for_rest`]), and ends that with
+//! the rest: a store that is left alone wakes no thread.
+//!
 //! There are three lanes. Flushes have a worker of their own, and so has the upkeep of logs (syncs,
 //! the next log): writers wait for both, so neither a compaction nor the other is in front of them.
 //!
@@ -28,6 +32,7 @@ use crate::error::{Error, Result};
 use shortage::Shortage;
 use std::fmt::Debug;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 use thermocline_foundation::random::Random;
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering};
 use thermocline_foundation::sync::{Condvar, Mutex, MutexGuard};
@@ -80,7 +85,26 @@ pub(crate) trait Planner: Send + Sync + Debug {
     /// A job panicked and said `text`; writing must stop. What the job has claimed is given back
     /// only afterwards.
     fn panicked(&self, job: &'static str, text: &str);
+
+    /// All workers are idle, and were at the last look, if there was one [`LOOK_EVERY`] ago.
+    fn look_for_rest(&self) -> Look {
+        Look::Ended
+    }
 }
+
+/// What a look for rest comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// The store may rest at the next look.
+    Again,
+    /// It rests since this look: there may be new work.
+    Rests,
+    /// There is nothing to look for.
+    Ended,
+}
+
+/// Between two looks for rest.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Steps after which stepped work is taken for endless.
 const STEPS_MAX: u64 = 1 << 22;
@@ -216,12 +240,23 @@ impl Stepper {
     }
 }
 
+/// See [`LOOK_EVERY`].
+#[derive(Debug)]
+struct LookEvery(Duration);
+
+impl Default for LookEvery {
+    fn default() -> Self {
+        Self(LOOK_EVERY)
+    }
+}
+
 /// The workers and their signal.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     state: Mutex<State>,
     changed: Condvar,
     workers: Mutex<Vec<JoinHandle<()>>>,
+    look_every: LookEvery,
     stepper: Option<Arc<Stepper>>,
     pub shortage: Shortage,
 }
@@ -342,20 +377,31 @@ impl Jobs {
                     // What is done may make something else worth doing.
                     self.wake();
                 }
-                None => self.wait_for_work(generation),
+                None => self.wait_for_work(planner, generation),
             }
         }
     }
 
     /// Waits until there may be more work than in `generation`.
-    fn wait_for_work(&self, generation: u64) {
+    fn wait_for_work(&self, planner: &Weak<dyn Planner>, generation: u64) {
         let mut state = self.state.lock();
         if state.generation == generation {
             state.idle += 1;
             self.changed.notify_all();
         }
+        let mut looks = state.generation == generation && state.idle == state.started;
         while !state.stopping && state.generation == generation {
-            self.changed.wait(&mut state);
+            if !looks {
+                self.changed.wait(&mut state);
+            } else if self.changed.wait_for(&mut state, self.look_every.0).timed_out() {
+                let look = || planner.upgrade().map(|planner| planner.look_for_rest());
+                let look = MutexGuard::unlocked(&mut state, || caught(planner, PLANNING, look));
+                looks = look.flatten() == Some(Look::Again);
+                if look.flatten() == Some(Look::Rests) && state.generation == generation {
+                    state.advance();
+                    self.changed.notify_all();
+                }
+            }
         }
     }
 
@@ -408,88 +454,4 @@ fn caught<T>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use thermocline_foundation::sync::atomic::AtomicUsize;
-
-    /// Gives out one job that panics where it says, and none after that was told.
-    #[derive(Debug, Default)]
-    struct Plan {
-        at: Option<At>,
-        given: AtomicBool,
-        told: Arc<Mutex<Vec<String>>>,
-        dropped: Arc<AtomicUsize>,
-    }
-
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    enum At {
-        Planning,
-        Step,
-        Drop,
-    }
-
-    #[derive(Debug)]
-    struct Faulty {
-        at: Option<At>,
-        told: Arc<Mutex<Vec<String>>>,
-        dropped: Arc<AtomicUsize>,
-    }
-
-    impl Planner for Plan {
-        fn plan(&self, lane: Lane) -> Option<Box<dyn Job>> {
-            if lane != Lane::Bulk || self.given.swap(true, Ordering::AcqRel) {
-                return None;
-            }
-            assert!(self.at != Some(At::Planning), "the plan is broken");
-            let (told, dropped) = (Arc::clone(&self.told), Arc::clone(&self.dropped));
-            Some(Box::new(Faulty { at: self.at, told, dropped }))
-        }
-
-        fn failed(&self, job: &'static str, error: &Error) {
-            self.told.lock().push(format!("{job} failed: {error}"));
-        }
-
-        fn panicked(&self, job: &'static str, text: &str) {
-            self.told.lock().push(format!("{job} panicked: {text}"));
-        }
-    }
-
-    impl Job for Faulty {
-        fn name(&self) -> &'static str {
-            "the faulty job"
-        }
-
-        fn step(&mut self) -> Result<Step> {
-            assert!(self.at != Some(At::Step), "a step is broken");
-            Ok(Step::Done)
-        }
-    }
-
-    impl Drop for Faulty {
-        fn drop(&mut self) {
-            self.dropped.fetch_add(1, Ordering::AcqRel);
-            if self.at == Some(At::Step) {
-                assert_eq!(self.told.lock().len(), 1, "told before claims are given back");
-            }
-            assert!(self.at != Some(At::Drop), "the end is broken");
-        }
-    }
-
-    #[test]
-    fn a_worker_lives_on_after_a_panic_and_the_planner_is_told_before_the_job_goes() {
-        for (at, said) in [
-            (At::Planning, "planning panicked: the plan is broken"),
-            (At::Step, "the faulty job panicked: a step is broken"),
-            (At::Drop, "the faulty job panicked: the end is broken"),
-        ] {
-            let plan = Arc::new(Plan { at: Some(at), ..Plan::default() });
-            let planner: Arc<dyn Planner> = Arc::clone(&plan) as Arc<dyn Planner>;
-            let jobs = Arc::new(Jobs::default());
-            jobs.start(&planner, &[Lane::Flush], 1).unwrap();
-            jobs.wait_idle();
-            assert_eq!(*plan.told.lock(), [said]);
-            assert_eq!(plan.dropped.load(Ordering::Acquire), usize::from(at != At::Planning));
-            jobs.stop();
-        }
-    }
-}
+mod tests;

@@ -88,8 +88,7 @@ impl Reader {
         let (from, to) = bounds;
         let window_bytes_max = self.scan_window_bytes(state.levels.level(0).len());
         for level in 0..LEVELS {
-            let first_bytes = share.of_level(level, expected_bytes);
-            let read_ahead = ReadAhead::Adaptive { first_bytes, window_bytes_max };
+            let read_ahead = read_ahead(share.of_level(level, expected_bytes), window_bytes_max);
             // Without an end to stop at, and with nothing in it that must not be seen, the level
             // serves as it is.
             let whole = than == Sequence::ZERO
@@ -136,7 +135,7 @@ impl Reader {
         let Some(Walk { source, waiting }) = walk else { return false };
         sources.push(Source::Records(Box::new(source)));
         let window_bytes_max = self.scan_window_bytes(waiting.len());
-        let read_ahead = ReadAhead::Adaptive { first_bytes: expected_bytes, window_bytes_max };
+        let read_ahead = read_ahead(expected_bytes, window_bytes_max);
         sources.extend(waiting.into_iter().map(|table| {
             let tables = Tables::Listed(vec![table]);
             Source::Level(Box::new(LevelCursor::new(tables, read_ahead)))
@@ -186,6 +185,12 @@ impl<'a> Shares<'a> {
     }
 }
 
+/// How a scan reads a table of which it expects to read so many bytes: the first read is no longer
+/// than its windows may be.
+fn read_ahead(expected_bytes: u32, window_bytes_max: u32) -> ReadAhead {
+    ReadAhead::Adaptive { first_bytes: expected_bytes.min(window_bytes_max), window_bytes_max }
+}
+
 /// Bytes that one of a scan's table iterators reads at once, at most: all of them together, three
 /// windows each, take a thirty-second of the memory budget, or the scan's part of an eighth where
 /// more than four scans are open. `single_tables` have an iterator each, beside one for each level.
@@ -200,6 +205,15 @@ fn scan_window_bytes(memory_bytes: u64, single_tables: usize, open_scans: usize)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_scan_that_expects_much_begins_with_a_window_of_its_part_of_the_memory() {
+        for (expected_bytes, first_bytes) in [(0, 0), (8192, 8192), (256 << 10, 16 << 10)] {
+            let window_bytes_max = 16 << 10;
+            let expected = ReadAhead::Adaptive { first_bytes, window_bytes_max };
+            assert_eq!(read_ahead(expected_bytes, window_bytes_max), expected);
+        }
+    }
 
     #[test]
     fn windows_of_open_scans_share_a_part_of_the_memory() {

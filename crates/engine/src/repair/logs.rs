@@ -1,16 +1,18 @@
 //! Logs that cannot be replayed as a whole: their records up to the first hole go to a new log.
 //!
 //! What is behind a hole does not count, as after any crash: a later write may depend on one that
-//! is missing. So the repair keeps a prefix of what was written, and says where it ends.
+//! is missing. So the repair keeps a prefix of what was written, and says where it ends. Of what is
+//! behind it, the keys that can still be read are named where no other file has so new a record.
 
 use super::plan::{Lost, RepairStep};
 use super::{Bytes as Kept, Meter, Piece, Subject, is_damage, read_otherwise};
-use crate::batch::WriteBatch;
+use crate::batch::{BatchReader, WriteBatch};
 use crate::engine::restore::{numbers_of, require_durable, require_floor};
 use crate::error::{Error, Result};
 use crate::front::replay::{Replay, Replayed};
 use crate::generations::memtable::Memtable;
 use bytes::Bytes;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use thermocline_device::{Error as DeviceError, File, FileContext, FileKind, Origin, TierIndex};
 use thermocline_foundation::{FileNumber, Sequence};
@@ -35,7 +37,12 @@ pub(super) struct LogsFound {
     ends_at_hole: bool,
     /// The last of their records that count; none where they have none.
     last: Option<Sequence>,
+    pub behind: Behind,
 }
+
+/// What can still be read behind the hole: of each key the newest sequence, and whether it is a
+/// value.
+pub(super) type Behind = BTreeMap<Vec<u8>, (Sequence, bool)>;
 
 /// What the logs want.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +108,8 @@ pub(super) fn look(subject: &Subject, meter: &mut Meter<'_>) -> Result<LogsFound
             let state = if pieces.is_empty() { State::Whole } else { State::Mended };
             let memtable = memtable.unwrap_or_default();
             let last = last_of(subject, &live)?;
-            Ok(LogsFound { numbers, live, memtable, pieces, state, ends_at_hole, last })
+            let behind = Behind::new();
+            Ok(LogsFound { numbers, live, memtable, pieces, state, ends_at_hole, last, behind })
         }
         Err(error) if is_damage(&error) => cut(subject, numbers, live, &error),
         Err(error) => Err(error),
@@ -163,7 +171,29 @@ fn cut(
     let last = chain.last;
     pieces[0].step.lost.push(Lost::Writes { after: last.map(|last| last.0) });
     let (memtable, state) = (Arc::new(memtable), State::Cut);
-    Ok(LogsFound { numbers, live, memtable, pieces, state, ends_at_hole: true, last })
+    let behind = behind(subject, &live, last)?;
+    Ok(LogsFound { numbers, live, memtable, pieces, state, ends_at_hole: true, last, behind })
+}
+
+/// What can still be read of logs behind the record `last`.
+fn behind(subject: &Subject, live: &[FileNumber], last: Option<Sequence>) -> Result<Behind> {
+    let mut behind = Behind::new();
+    for number in live {
+        let file = subject.files.open_file(*number)?;
+        LogReader::remains(&file, &mut |first, payload| {
+            // What is no batch has no keys.
+            let records = BatchReader::new(payload).into_iter().flatten().map_while(Result::ok);
+            for (sequence, record) in (first.0..).map(Sequence).zip(records) {
+                if last.is_none_or(|last| sequence > last) {
+                    let key = &payload[record.key_at as usize..][..record.key_len as usize];
+                    let found = (sequence, record.kind == RecordKind::Put);
+                    let newest = behind.entry(key.to_vec()).or_insert(found);
+                    *newest = (*newest).max(found);
+                }
+            }
+        })?;
+    }
+    Ok(behind)
 }
 
 /// Takes a record: its first sequence, how many it has, and its batch.

@@ -14,11 +14,13 @@
 //!    the two is said where the key is known.
 //!
 //! The parts: `slots` (the fast tier of hybrid), `tables`, `logs`, each with what it finds and what
-//! it does; this file is their order. `region` is apart: it makes the index in persistent memory
-//! anew. Decision page: `docs/decisions/0096-repair.md`.
+//! it does; `behind` names what a log loses that is cut; this file is their order. `region` is
+//! apart: it makes the index in persistent memory anew. Decision page:
+//! `docs/decisions/0096-repair.md`.
 //!
 //! Threads: the caller's alone. No engine runs: the files are opened and nothing above them.
 
+mod behind;
 mod logs;
 pub(crate) mod plan;
 pub(crate) mod region;
@@ -239,11 +241,12 @@ impl Subject {
         let total_bytes = files.iter().map(|info| info.bytes).sum();
         let now = Progress { done_bytes: 0, total_bytes };
         let mut meter = Meter { now, progress };
-        let logs = logs::look(self, &mut meter)?;
+        let mut logs = logs::look(self, &mut meter)?;
         let mut slots = slots::look(self, &mut meter)?;
         let mut tables = tables::look(self, &mut meter)?;
         slots.weigh(self, &logs)?;
         slots.find_copies(&mut tables, &logs)?;
+        behind::name_lost(self, &mut logs, &slots)?;
         let journals = self.look_at_journals();
         meter.add(total_bytes);
         Ok(Found { files: files.len() as u64, bytes: total_bytes, slots, tables, logs, journals })

@@ -82,7 +82,7 @@ pub enum Lost {
     },
     /// A record whose key is not known. Its key is gone or has an older record.
     UnknownRecord,
-    /// What one table had of these keys. They are gone, or have what other tables have of them,
+    /// What this file had of these keys. They are gone, or have what other files have of them,
     /// which may be older.
     Keys {
         /// Keys behind this one; from the first on where there is none.
@@ -92,7 +92,9 @@ pub enum Lost {
         /// So many of them have a copy on the fast tier, which stands for the lost record.
         copied: u64,
     },
-    /// The writes that were in logs alone, after this sequence. Their keys are not known.
+    /// The writes that were in logs alone, after this sequence. Those of their keys that can still
+    /// be read are named beside this, as records and, where they are many, the last of them as one
+    /// range of keys; others are not known.
     Writes {
         /// The last one that is there; none where no log is left.
         after: Option<u64>,

@@ -110,6 +110,25 @@ impl SlotsFound {
         Ok(())
     }
 
+    /// The newest records of `keys` in intact live slots: sequence, and whether it is a value.
+    pub fn newest_of(
+        &self,
+        keys: &BTreeSet<Vec<u8>>,
+    ) -> Result<BTreeMap<Vec<u8>, (Sequence, bool)>> {
+        let mut newest: BTreeMap<Vec<u8>, (Sequence, bool)> = BTreeMap::new();
+        if keys.is_empty() {
+            return Ok(newest);
+        }
+        self.for_each(&mut |slot| {
+            if keys.contains(slot.key()) {
+                let found = (slot.sequence(), slot.kind() == RecordKind::Put);
+                let best = newest.entry(slot.key().to_vec()).or_insert(found);
+                *best = (*best).max(found);
+            }
+        })?;
+        Ok(newest)
+    }
+
     /// Finds out what the lost slots cost: nothing where another place has the same record or a
     /// newer one.
     pub fn weigh(&mut self, subject: &Subject, logs: &LogsFound) -> Result<()> {
@@ -118,16 +137,7 @@ impl SlotsFound {
         });
         let slots: BTreeMap<_, _> = slots.collect();
         let known: BTreeSet<_> = slots.values().flatten().map(|lost| lost.key.clone()).collect();
-        let mut in_slots: BTreeMap<Vec<u8>, (Sequence, bool)> = BTreeMap::new();
-        if !known.is_empty() {
-            self.for_each(&mut |slot| {
-                if known.contains(slot.key()) {
-                    let newer = (slot.sequence(), slot.kind() == RecordKind::Put);
-                    let best = in_slots.entry(slot.key().to_vec()).or_insert(newer);
-                    *best = (*best).max(newer);
-                }
-            })?;
-        }
+        let in_slots = self.newest_of(&known)?;
         for piece in &mut self.pieces {
             let Bytes::Of(number, part) = &piece.bytes else { continue };
             match slots.get(&(*number, part.start)) {
@@ -215,13 +225,24 @@ fn cost(
     if lost.is_clean || is_covered || logs.has_from(key, lost.sequence) {
         return None;
     }
+    let left = newest_left(subject, logs, key, in_slots);
+    let older = left.filter(|(_, is_value)| *is_value).map(|(sequence, _)| sequence.0);
+    Some(Lost::Record { key: key.clone(), sequence: lost.sequence.0, older })
+}
+
+/// The newest record of `key` that a repair leaves: sequence, and whether it is a value; `in_slots`
+/// is that of the slots.
+pub(super) fn newest_left(
+    subject: &Subject,
+    logs: &LogsFound,
+    key: &[u8],
+    in_slots: Option<(Sequence, bool)>,
+) -> Option<(Sequence, bool)> {
     let tables = subject.restored.levels.tables();
     let tables = tables.filter(|(_, table)| table.meta.overlaps(Some(key), Some(key)));
     // A table that cannot be read has a step of its own.
     let in_tables = tables.filter_map(|(_, table)| table.get(key, Sequence::MAX).ok()?);
     let in_tables =
         in_tables.map(|(trailer, _)| (trailer.sequence(), trailer.kind() == TableRecordKind::Put));
-    let best = in_tables.chain(in_slots).chain(logs.newest(key)).max();
-    let older = best.filter(|(_, is_value)| *is_value).map(|(sequence, _)| sequence.0);
-    Some(Lost::Record { key: key.clone(), sequence: lost.sequence.0, older })
+    in_tables.chain(in_slots).chain(logs.newest(key)).max()
 }

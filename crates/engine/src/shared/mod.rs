@@ -10,6 +10,7 @@ pub(crate) mod compaction_rate;
 pub(crate) mod counts;
 pub(crate) mod hits;
 pub(crate) mod news;
+mod rest;
 pub(crate) mod tier0;
 pub(crate) mod tier_meter;
 pub(crate) mod totals;
@@ -18,11 +19,12 @@ pub(crate) mod write_throttle;
 use crate::environment::Environment;
 use crate::environment::experiments::Experiments;
 use crate::error::{Error, ErrorKind, Latch, Result};
-use crate::jobs::{Job, Jobs, Step};
+use crate::jobs::{Job, Jobs, Look, Step};
 use crate::settings::Settings;
 use compaction_rate::CompactionRate;
 use counts::Counts;
 use news::News;
+use rest::Rest;
 use std::sync::Arc;
 use thermocline_device::{Placement, PlacementChoice, TieredFiles};
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering};
@@ -51,6 +53,7 @@ pub(crate) struct Shared {
     pub counts: Counts,
     /// Uses of the store call it, and background work.
     pub news: Arc<News>,
+    rest: Rest,
     pub tier0: Tier0,
     /// None where placement does not go by the bandwidth of the fast tier.
     pub tier_meter: Option<TierMeter>,
@@ -116,6 +119,7 @@ impl Shared {
             compaction_rate,
             counts: Counts::default(),
             news: Arc::default(),
+            rest: Rest::default(),
             tier0,
             tier_meter,
             totals_before,
@@ -124,6 +128,16 @@ impl Shared {
             changing: Mutex::new(()),
             changed: Condvar::new(),
         }
+    }
+
+    /// Nothing was written for some time, and since (`rest.rs`).
+    pub fn rests(&self) -> bool {
+        self.rest.is_at(self.counts.writes.get())
+    }
+
+    /// Looks whether the store has come to rest.
+    pub fn look_for_rest(&self) -> Look {
+        self.rest.look(self.counts.writes.get())
     }
 
     /// The files are read and the store is about to be open: time counts from here.

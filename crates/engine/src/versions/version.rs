@@ -54,9 +54,9 @@ impl Version {
         self.ended_load.max(self.levels.newest_ingest_of_all()) > Sequence::ZERO
     }
 
-    /// Nothing has been written since everything was flushed.
-    pub fn is_calm(&self) -> bool {
-        self.frozen.is_empty() && self.active.count() == 0
+    /// Nothing has been written since everything was flushed, or the store `rests`.
+    pub fn is_calm(&self, rests: bool) -> bool {
+        self.frozen.is_empty() && (rests || self.active.count() == 0)
     }
 
     /// The oldest sequence that a memtable has; none where all are empty. Flushes take the oldest

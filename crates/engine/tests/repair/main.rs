@@ -8,6 +8,7 @@ mod dictionaries;
 #[path = "../reliability/hooked.rs"]
 #[allow(dead_code, reason = "shared with other tests")]
 mod hooked;
+mod logs;
 #[path = "../../../device/tests/tiers/simulated.rs"]
 #[allow(dead_code, reason = "shared with the tests of the device crate")]
 mod simulated;

@@ -50,9 +50,16 @@ pub fn log(data: &[u8]) -> bool {
         Ok(())
     });
     assert!(bytes <= data.len(), "more payload than file");
+    let (mut last_left, mut left, mut left_bytes) = (Sequence(0), 0, 0);
+    let remains = LogReader::remains(&file, &mut |first, payload| {
+        assert!(first > last_left, "sequence {first} after {last_left}");
+        (last_left, left, left_bytes) = (first, left + 1, left_bytes + payload.len());
+    });
+    assert!(remains.is_ok() && left_bytes <= data.len(), "more payload than file");
     let Ok(summary) = replayed else {
         return false;
     };
+    assert!(left >= count, "{left} records are left of a log of {count}");
     assert_eq!(summary.records, count);
     assert!(count == 0 || summary.last_sequence == last);
     assert!(summary.durable_sequence <= summary.last_sequence);

@@ -31,12 +31,13 @@ use workload::Bench;
 
 #[cfg(not(feature = "system-allocator"))]
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: thermocline_allocator::Allocator = thermocline_allocator::Allocator;
 
 /// What went wrong, as text for the user.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
+    thermocline_allocator::give_back_early();
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 impl Leveled {
     /// What a chooser looks at.
     pub(super) fn view<'a>(&'a self, version: &'a Version, claims: &'a Claims) -> View<'a> {
-        let writing = match version.is_calm() {
+        let writing = match version.is_calm(self.shared.rests()) {
             false => Writing::GoesOn,
             true if self.shared.counts.writes.get() == 0 => Writing::NotBegun,
             true => Writing::Over,

@@ -68,7 +68,7 @@ impl Hybrid {
         let version = self.versions.current();
         let at_rest = || self.plan_for(Reason::AnyGarbage, &version.levels);
         self.plan_for(Reason::Tombstones, &version.levels)
-            .or_else(|| version.is_calm().then(at_rest).flatten())
+            .or_else(|| version.is_calm(self.shared.rests()).then(at_rest).flatten())
     }
 
     fn plan_for(self: &Arc<Self>, reason: Reason, levels: &Arc<Levels>) -> Option<Box<dyn Job>> {

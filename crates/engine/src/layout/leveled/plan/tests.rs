@@ -1,5 +1,6 @@
 //! Stores whose space comes back.
 
+use crate::jobs::Look;
 use crate::support::{
     assert_rests, delete, merges, one_tier, rest, stepped, stepped_environment, tier,
 };
@@ -139,6 +140,34 @@ fn the_space_of_all_records_comes_back_once_they_are_overwritten() {
         assert!(bytes <= live_bytes / 100 * 135, "{memory:?}: {bytes} where {live_bytes} are live");
         assert_rests(&db, held);
         assert_eq!(db.scan().into_iter().count(), RECORDS as usize);
+    }
+}
+
+#[test]
+fn a_store_whose_writers_stop_without_a_flush_gives_space_back_once_it_rests() {
+    for memory in MEMORIES {
+        let db = loaded_with(memory);
+        let (live_bytes, ..) = held(&db);
+        let snapshot = db.snapshot();
+        put(&db, 0..RECORDS, 4);
+        rest(&db);
+        put(&db, 0..1, 5);
+        drop(snapshot);
+        let shared = db.engine().shared();
+        let settle = || shared.jobs.wait_idle();
+        settle();
+        let before = held(&db);
+        assert!(before.0 >= live_bytes / 10 * 19, "memory has a record: writing may go on");
+        assert_eq!(shared.look_for_rest(), Look::Again);
+        put(&db, 1..2, 5);
+        assert_eq!([(), ()].map(|()| shared.look_for_rest()), [Look::Again, Look::Rests]);
+        settle();
+        let (bytes, ..) = held(&db);
+        assert!(bytes <= live_bytes / 100 * 135, "{memory:?}: {bytes} where {live_bytes} are live");
+        assert_eq!(db.scan().into_iter().count(), RECORDS as usize);
+        let merged = merges(&db);
+        settle();
+        assert_eq!(merges(&db), merged);
     }
 }
 
