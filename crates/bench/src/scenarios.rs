@@ -23,8 +23,9 @@ use crate::rig::launcher::InRig;
 use crate::rig::plan::{Design, Medium};
 use crate::rig::profile::Profile;
 use crate::rig::{Rig, command::possible};
+use crate::rows::place::region;
 use crate::store::EngineKind;
-use crate::{Outcome, workloads};
+use crate::{Outcome, slmdb, workloads};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use thermocline_foundation::ByteSize;
@@ -48,6 +49,8 @@ pub(crate) const USUAL_RECORDS: (u64, u32) = (1, 1000);
 
 pub(crate) const OURS: &str = "thermocline-leveled@tiers";
 pub(crate) const HYBRID: &str = "thermocline-hybrid@tiers";
+/// The preset with an index in persistent memory, which runs where it is named.
+const INDEXED: &str = "thermocline-indexed@";
 pub(crate) const TUNED: &str = "rocksdb@tiers+levels=tuned";
 const BASELINE: &str = TUNED;
 
@@ -259,6 +262,19 @@ fn with_row_cache(label: &str, memory: ByteSize) -> String {
     }
 }
 
+/// Of folders with regions.
+const REGION_WORD: &str = "tiers";
+
+/// A label of the preset `indexed` that names no region gets one for so many `keys`, in which a
+/// flushed line takes as long as in the paper.
+fn with_region(label: &String, memory: ByteSize, keys: u64) -> String {
+    if !label.starts_with(INDEXED) || label.contains("+persistent-memory=") {
+        return label.clone();
+    }
+    let mib = slmdb::region_mib(memory.0, keys);
+    format!("{label}+persistent-memory={mib}MiB+persistent-memory-driver=emulated-500ns")
+}
+
 /// `commit`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
@@ -346,7 +362,7 @@ fn run_part(
     part: &Part,
     arguments: &ScenarioArguments,
     path: &Path,
-    (engines, program, started_s): Context<'_>,
+    context: Context<'_>,
     say: &mut dyn FnMut(&str),
 ) -> Outcome<Results> {
     let sizes = arguments.sizes();
@@ -360,6 +376,19 @@ fn run_part(
         medium: Medium::Ram,
     };
     let mut run = described(part, arguments, path, &profile, sizes)?;
+    let of_region = run.region.clone();
+    let results = run_described(&mut run, (part, arguments, design, sizes), context, say);
+    of_region.map_or(Ok(()), |folder| crate::files::remove(&folder))?;
+    results
+}
+
+/// On a rig, or where there can be none.
+fn run_described(
+    run: &mut Run,
+    (part, arguments, design, sizes): (&Part, &ScenarioArguments, Design, Sizes),
+    (engines, program, started_s): Context<'_>,
+    say: &mut dyn FnMut(&str),
+) -> Outcome<Results> {
     if let Err(reason) = possible(&design) {
         say(&format!("no rig: {reason}"));
         say(if part.all_fast {
@@ -370,13 +399,13 @@ fn run_part(
         let place = arguments.disk.join(format!("thermocline-bench-{}", std::process::id()));
         if part.all_fast {
             let room = room_for(data_bytes(&run.cell));
-            plain(&mut run, &place, room, sizes.room);
+            plain(run, &place, room, sizes.room);
         } else {
-            emulated(&mut run, &place, sizes);
+            emulated(run, &place, sizes);
         }
         let results = run.execute(engines, program, &InFront::default(), started_s, say);
         crate::files::remove(&place)?;
-        return finished(results?, &run, part, BTreeMap::new(), &reason.to_string());
+        return finished(results?, run, part, BTreeMap::new(), &reason.to_string());
     }
     // Everything that can be wrong with the labels is found before a device is made.
     for label in &run.engines {
@@ -393,7 +422,7 @@ fn run_part(
     let results = run.execute(engines, program, &launcher, started_s, say)?;
     let findings = launcher.findings();
     launcher.down()?;
-    finished(results, &run, part, findings, "")
+    finished(results, run, part, findings, "")
 }
 
 fn described(
@@ -405,7 +434,12 @@ fn described(
 ) -> Outcome<Run> {
     let list = arguments.workload.as_deref().unwrap_or(part.workloads);
     let chosen = !arguments.engine.is_empty();
-    let engines = if chosen { arguments.engine.clone() } else { part.engines.clone() };
+    let engines = if chosen { &arguments.engine } else { &part.engines };
+    let keys = arguments.records.saturating_mul(part.records.0);
+    let with_region = |label: &String| with_region(label, sizes.memory, keys);
+    let engines: Vec<String> = engines.iter().map(with_region).collect();
+    let has_region = engines.iter().any(|label| label.starts_with(INDEXED));
+    let region = has_region.then(|| region(REGION_WORD, &arguments.disk)).transpose()?;
     let usual = match (part.tiered, part.all_fast) {
         (true, _) => BASELINE,
         (false, true) => COMMIT_BASELINE,
@@ -436,6 +470,10 @@ fn described(
     };
     let mut notes = part.notes.clone();
     notes.insert("data".to_owned(), sizes.data.to_string());
+    if has_region {
+        let text = "EMULATED by a file in memory, outside of the limit once it is made";
+        notes.insert("persistent memory".to_owned(), text.to_owned());
+    }
     Ok(Run {
         title: part.title.clone(),
         cell,
@@ -445,7 +483,7 @@ fn described(
         rounds: arguments.rounds,
         fast: None,
         slow: None,
-        region: None,
+        region,
         images: PathBuf::new(),
         keep_images: false,
         baseline,
@@ -595,6 +633,20 @@ mod tests {
         let label = with_row_cache("rocksdb@tiers+row-cache", ByteSize(122 << 20));
         assert_eq!(label, "rocksdb@tiers+row-cache=61MiB");
         assert_eq!(with_row_cache("a+row-cache=1MiB", ByteSize(1)), "a+row-cache=1MiB");
+    }
+
+    #[test]
+    fn the_preset_with_an_index_gets_a_region_for_it() {
+        let arguments = arguments(&["--engine", "thermocline-indexed@tiers,null"]);
+        let part = &Scenario::Tiers.parts(&arguments)[0];
+        let (profile, sizes) = (Profile::find("gp3").unwrap(), arguments.sizes());
+        let run = described(part, &arguments, Path::new("r"), &profile, sizes).unwrap();
+        let mib = slmdb::region_mib(sizes.memory.0, 1_500_000);
+        assert_eq!(run.engines[0], with_region(&run.engines[0], sizes.memory, 1));
+        assert!(run.engines[0].contains(&format!("+persistent-memory={mib}MiB")));
+        assert!(run.region.is_some() && run.notes.contains_key("persistent memory"));
+        assert_eq!(run.engines[1], "null");
+        crate::store::find(&crate::engines::ALL, &run.engines[0].parse().unwrap()).unwrap();
     }
 
     #[test]

@@ -5,10 +5,12 @@
 //!    free at the next opening.
 //! 2. A chunk holds units of one size. A chunk without any goes back, but for the last one that
 //!    has room.
+//! 3. An object lies in a unit of its class; where there is no chunk for another of these, in one
+//!    of a larger class, which it names as its own.
 //!
 //! Threads: the only writer of the tree, and the opening.
 
-use crate::chunks::{ChunkHeader, ChunkKind, Chunks, Extent};
+use crate::chunks::{ChunkHeader, ChunkKind, Chunks, Extent, no_room};
 use crate::layout::{CHUNK_HEADER_BYTES, LINE_BYTES, damaged};
 use crate::node::NODE_BYTES;
 use crate::object::class_bytes;
@@ -105,26 +107,49 @@ impl Allocation {
         space.with_room.insert(extent.at);
     }
 
-    /// Takes a unit. Its bytes are what an earlier life left, those of a line zeros.
-    pub fn take(&mut self, unit: Unit, chunks: &Chunks) -> Result<u64> {
+    /// Takes a unit, which may be one for larger objects; where the index `grows` by it, no chunk
+    /// that is left to changes. Its bytes are what an earlier life left, those of a line zeros.
+    pub fn take(&mut self, unit: Unit, chunks: &Chunks, grows: bool) -> Result<(Unit, u64)> {
         if unit.bytes() > chunks.chunk_bytes() - CHUNK_HEADER_BYTES {
             let text =
                 "a key is longer than a chunk of the region has room for; name a larger size";
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        let room = self.spaces.get(&unit).and_then(|space| space.with_room.first().copied());
-        let at = match room {
-            Some(at) => at,
-            None => {
-                let extent = match unit {
-                    // What is no line in use is zeros: anything else there is damage.
-                    Unit::Line => chunks.allocate_zeros(unit.header())?,
-                    _ => chunks.allocate(unit.header())?,
-                };
-                self.add(unit, extent);
-                extent.at
-            }
+        if let Some(at) = self.with_room(unit) {
+            return Ok((unit, self.take_of(unit, at)));
+        }
+        let made = match unit {
+            _ if grows && !chunks.has_room_to_grow() => Err(no_room()),
+            // What is no line in use is zeros: anything else there is damage.
+            Unit::Line => chunks.allocate_zeros(unit.header()),
+            Unit::Node | Unit::Object(_) => chunks.allocate(unit.header()),
         };
+        match made {
+            Ok(extent) => {
+                self.add(unit, extent);
+                Ok((unit, self.take_of(unit, extent.at)))
+            }
+            Err(error) => {
+                let (unit, at) = self.larger_with_room(unit).ok_or(error)?;
+                Ok((unit, self.take_of(unit, at)))
+            }
+        }
+    }
+
+    fn with_room(&self, unit: Unit) -> Option<u64> {
+        self.spaces.get(&unit)?.with_room.first().copied()
+    }
+
+    /// The smallest units in which an object of `unit` has room too, and a chunk that has one.
+    fn larger_with_room(&self, unit: Unit) -> Option<(Unit, u64)> {
+        let Unit::Object(class) = unit else { return None };
+        let larger = Unit::Object(class.checked_add(1)?)..=Unit::Object(u8::MAX);
+        let with_room = |(unit, space): (&Unit, &Space)| Some((*unit, *space.with_room.first()?));
+        self.spaces.range(larger).find_map(with_room)
+    }
+
+    /// Takes a unit of the chunk at `at`, which has room.
+    fn take_of(&mut self, unit: Unit, at: u64) -> u64 {
         let space = self.spaces.entry(unit).or_default();
         let chunk = space.chunks.get_mut(&at).expect("a chunk with room is one of the chunks");
         let word = chunk.bits.iter().position(|bits| *bits != u64::MAX).unwrap_or(0);
@@ -134,7 +159,7 @@ impl Allocation {
         if chunk.used == chunk.units {
             space.with_room.remove(&at);
         }
-        Ok(at + unit.first() + index * unit.bytes())
+        at + unit.first() + index * unit.bytes()
     }
 
     /// The chunk and the index in it of the unit at `at`.

@@ -10,8 +10,11 @@
 //! 2. A header is durable before its run is used, and a run is free in its header before another
 //!    gets it. At any moment a crash leaves the old header or the new one (`twin.rs`).
 //! 3. To cut a run the header of its rest is written first: until the run's own header is shorter,
-//!    it is inside and not looked at.
-//! 4. Free neighbours are one run in memory; their headers join when they are given out.
+//!    it is inside and not looked at. Where the middle is
+//!    taken, the header of what is before it comes last.
+//! 4. An arena needs chunks in a row. The first chunks can be left to arenas
+//!    ([`Chunks::leave_to_arenas`]): all else is a chunk each, and goes behind them.
+//! 5. Free neighbours are one run in memory; their headers join when they are given out.
 //!
 //! Threads: any; one lock.
 
@@ -24,6 +27,7 @@ use thermocline_device::{Error, ErrorKind, Result};
 use thermocline_foundation::checksum::checksum;
 use thermocline_foundation::coding::is_zero;
 use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a copy of a header that have a meaning.
 pub const HEADER_BYTES: usize = 32;
@@ -121,6 +125,10 @@ pub struct Chunks {
     geometry: Geometry,
     /// Free runs: first chunk and length, no two of them neighbours.
     free: Mutex<BTreeMap<u64, u64>>,
+    /// The first chunks, which arenas alone take.
+    of_arenas: AtomicU64,
+    /// Free chunks behind them that what grows leaves to changes.
+    of_changes: AtomicU64,
 }
 
 impl Chunks {
@@ -130,7 +138,9 @@ impl Chunks {
         owner: Owner,
         geometry: Geometry,
     ) -> Result<(Self, Vec<Extent>)> {
-        let chunks = Self { medium, owner, geometry, free: Mutex::default() };
+        let (of_arenas, of_changes) = (AtomicU64::new(0), AtomicU64::new(0));
+        let chunks =
+            Self { medium, owner, geometry, free: Mutex::default(), of_arenas, of_changes };
         let mut used = Vec::new();
         let mut index = 0;
         while index < geometry.chunks() {
@@ -205,6 +215,30 @@ impl Chunks {
         self.free.lock().values().sum()
     }
 
+    /// Leaves the first `count` chunks to arenas. What lies there stays.
+    pub fn leave_to_arenas(&self, count: u64) {
+        self.of_arenas.store(count, Ordering::Relaxed);
+    }
+
+    /// Has the index grow no more when `count` chunks are free beside those of arenas: its changes
+    /// have them.
+    pub fn leave_to_changes(&self, count: u64) {
+        self.of_changes.store(count, Ordering::Relaxed);
+    }
+
+    /// The index may grow by a chunk.
+    pub fn has_room_to_grow(&self) -> bool {
+        self.free_beside_arenas() > self.of_changes.load(Ordering::Relaxed)
+    }
+
+    /// Free chunks that are not left to arenas.
+    pub fn free_beside_arenas(&self) -> u64 {
+        let from = self.of_arenas.load(Ordering::Relaxed);
+        let behind =
+            |(index, length): (&u64, &u64)| (index + length).saturating_sub((*index).max(from));
+        self.free.lock().iter().map(behind).sum()
+    }
+
     /// Gives out a run as `header` says, of which no byte is promised; durable at return.
     pub fn allocate(&self, header: ChunkHeader) -> Result<Extent> {
         self.allocate_filled(header, false)
@@ -218,18 +252,26 @@ impl Chunks {
     fn allocate_filled(&self, header: ChunkHeader, zeros: bool) -> Result<Extent> {
         let mut free = self.free.lock();
         let count = u64::from(header.chunks);
-        let found = free.iter().find(|(_, length)| **length >= count).map(|it| (*it.0, *it.1));
-        let Some((index, length)) = found else {
-            let text = "the region of persistent memory has no room; give it a larger size";
-            return Err(Error::new(ErrorKind::OutOfSpace, text));
+        let from = match header.kind {
+            ChunkKind::Arena => 0,
+            _ => self.of_arenas.load(Ordering::Relaxed),
         };
-        free.remove(&index);
+        let mut runs = free.iter().map(|(start, length)| (*start, start + length));
+        let Some((start, end)) = runs.find(|(start, end)| (*start).max(from) + count <= *end)
+        else {
+            return Err(no_room());
+        };
+        free.remove(&start);
+        let index = start.max(from);
         let at = self.geometry.chunk_at(index);
-        if length > count {
-            let rest = ChunkHeader { chunks: (length - count) as u32, ..ChunkHeader::ZERO };
-            self.set(self.geometry.chunk_at(index + count), rest);
-            free.insert(index + count, length - count);
-        }
+        let mut cut = |first: u64, end: u64| {
+            if first < end {
+                let rest = ChunkHeader { chunks: (end - first) as u32, ..ChunkHeader::ZERO };
+                self.set(self.geometry.chunk_at(first), rest);
+                free.insert(first, end - first);
+            }
+        };
+        cut(index + count, end);
         let bytes = count * self.geometry.chunk_bytes;
         if zeros {
             let behind = vec![0; (bytes - CHUNK_HEADER_BYTES) as usize];
@@ -237,6 +279,7 @@ impl Chunks {
             self.medium.fence();
         }
         self.set(at, header);
+        cut(start, index);
         Ok(Extent { at, bytes, header })
     }
 
@@ -248,4 +291,10 @@ impl Chunks {
             self.release(index, u64::from(chunks));
         }
     }
+}
+
+/// There is no chunk to give out.
+pub fn no_room() -> Error {
+    let text = "the region of persistent memory has no room; give it a larger size";
+    Error::new(ErrorKind::OutOfSpace, text)
 }

@@ -194,7 +194,22 @@ impl RegionIdentity {
     /// An error where the region is not that of `expected`, or may lack stores. Nothing has changed
     /// by then.
     pub fn check(&self, expected: &Expected, now: &Circumstances) -> Result<()> {
-        let refused = |text: String| Err(Error::new(ErrorKind::Tier, text));
+        self.check_name(expected)?;
+        match self.doubted(now) {
+            Some(why) => Err(refused(format!(
+                "the region may lack what was stored last: {why}; restore a checkpoint"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// The region is that of `expected`, but may lack stores.
+    pub fn is_doubted(&self, expected: &Expected, now: &Circumstances) -> bool {
+        self.check_name(expected).is_ok() && self.doubted(now).is_some()
+    }
+
+    fn check_name(&self, expected: &Expected) -> Result<()> {
+        let refused = |text: String| Err(refused(text));
         if self.database != expected.database {
             return refused(format!(
                 "the region belongs to database {}, not {}; name the right one",
@@ -215,12 +230,11 @@ impl RegionIdentity {
                 self.generation, expected.generation
             ));
         }
-        match self.doubt(now) {
-            Some(why) if !planted(Planted::OtherBootBelieved) => refused(format!(
-                "the region may lack what was stored last: {why}; restore a checkpoint"
-            )),
-            _ => Ok(()),
-        }
+        Ok(())
+    }
+
+    fn doubted(&self, now: &Circumstances) -> Option<&'static str> {
+        self.doubt(now).filter(|_| !planted(Planted::OtherBootBelieved))
     }
 
     /// Why stores may be missing.
@@ -236,6 +250,10 @@ impl RegionIdentity {
         let same_boot = self.opened.boot != [0; 16] && self.opened.boot == now.boot;
         (!same_boot).then_some("it was open, on no persistent memory, when the machine stopped")
     }
+}
+
+fn refused(text: String) -> Error {
+    Error::new(ErrorKind::Tier, text)
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 //!    12288  journal, `journal_bytes`
 //!   chunks  whole chunks of `chunk_bytes`, from the next multiple of 4096 on
 //! ```
-//! Chunks of 1 MiB and a journal of 256 KiB are what the store makes; tests make small ones, so the
-//! identity has both.
+//! Chunks of 1 MiB, in regions below 1 GiB down to 128 KiB, and a journal of 256 KiB are what the
+//! store makes; tests make small ones, so the identity has both.
 
 use thermocline_device::{Error, ErrorKind, Result};
 use thermocline_foundation::{DatabaseId, FileNumber, Place};
@@ -27,6 +27,11 @@ pub const CHUNK_HEADER_BYTES: u64 = 2 * LINE_BYTES;
 
 const PAGE_BYTES: u64 = 4096;
 
+/// Chunks of a region that is made, about, and bytes of one: the longest key has room in any. What
+/// has a size of its own takes a chunk, however little of it there is.
+const CHUNKS: u64 = 1 << 10;
+const CHUNK_BYTES: (u64, u64) = (128 << 10, 1 << 20);
+
 /// The sizes of a region's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
@@ -42,7 +47,9 @@ impl Geometry {
     /// The parts of a region of `bytes`, rounded down to whole pages.
     pub fn of(bytes: u64) -> Self {
         let bytes = bytes - bytes % PAGE_BYTES;
-        Self { bytes, chunk_bytes: 1 << 20, journal_bytes: 256 << 10 }
+        let chunk_bytes = bytes.div_ceil(CHUNKS).min(CHUNK_BYTES.1).next_power_of_two();
+        let chunk_bytes = chunk_bytes.max(CHUNK_BYTES.0);
+        Self { bytes, chunk_bytes, journal_bytes: 256 << 10 }
     }
 
     /// An error where no region can be so.

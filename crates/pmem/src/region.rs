@@ -15,7 +15,7 @@
 use crate::arena::Arena;
 use crate::chunks::{ChunkKind, Chunks, Extent};
 use crate::identity::{Circumstances, Expected, RegionIdentity};
-use crate::layout::{APPLIED_AT, Owner, ROOT_AT};
+use crate::layout::{APPLIED_AT, CHUNK_HEADER_BYTES, JOURNAL_AT, Owner, ROOT_AT};
 use crate::persist::Medium;
 use crate::run;
 use crate::tree::root::Root;
@@ -65,6 +65,27 @@ impl Region {
         medium.fence();
         RegionIdentity { is_clean: false, ..identity }.write(&medium);
         Self::with(medium, identity)
+    }
+
+    /// Makes an empty region in place of one that may lack what was stored last; `identity` has a
+    /// higher generation, and another number. A crash meanwhile leaves the old one or the new one,
+    /// either of which may lack something.
+    pub fn replace(medium: Medium, identity: RegionIdentity) -> Result<OpenedRegion> {
+        identity.geometry.check()?;
+        let zeros = vec![0; identity.geometry.journal_bytes as usize];
+        medium.write(JOURNAL_AT, &zeros);
+        for index in 0..identity.geometry.chunks() {
+            let at = identity.geometry.chunk_at(index);
+            medium.write(at, &zeros[..CHUNK_HEADER_BYTES as usize]);
+        }
+        medium.fence();
+        Self::create(medium, identity)
+    }
+
+    /// Writes all of it to its file, where that is no persistent memory: what follows may then rely
+    /// on its identity.
+    pub fn sync(&self) -> Result<()> {
+        self.medium.sync()
     }
 
     /// Opens the region in `medium`; its generation will be `generation`.

@@ -18,7 +18,7 @@
 //! 4. Where the machine can have no rig, rows run on plain directories, and each name says so.
 
 pub mod judged;
-mod place;
+pub(crate) mod place;
 pub mod report;
 mod run;
 mod stand;

@@ -42,9 +42,10 @@ impl Place {
             medium: arguments.medium,
         };
         let capacity = Some(capacity);
-        let region = if paper.has_region { Some(region(paper, arguments)?) } else { None };
+        let region =
+            if paper.has_region { Some(region(paper.word, &arguments.disk)?) } else { None };
         if let Err(reason) = possible(&design) {
-            let (holder, prefix) = (plain_holder(arguments), prefix(paper));
+            let (holder, prefix) = (plain_holder(arguments), prefix(paper.word));
             sweep(holder, &prefix)?;
             let folder = holder.join(format!("{prefix}{}", std::process::id()));
             say(&format!("no rig: {reason}"));
@@ -105,16 +106,17 @@ impl Place {
 }
 
 /// What folders of plain directories are called, with the number of their process behind it.
-fn prefix(paper: &Paper) -> String {
-    format!("thermocline-{}-", paper.word)
+fn prefix(word: &str) -> String {
+    format!("thermocline-{word}-")
 }
 
-/// Where regions of persistent memory lie: in memory, where there is a place for files in it.
-fn region(paper: &Paper, arguments: &RowArguments) -> Outcome<PathBuf> {
+/// Where regions of persistent memory of the runs called `word` lie: in memory, where there is a
+/// place for files in it, and else on `disk`.
+pub(crate) fn region(word: &str, disk: &Path) -> Outcome<PathBuf> {
     let shared = Path::new(SHARED_MEMORY);
     let in_memory = files::free_space(shared).is_ok();
-    let holder = if in_memory { shared } else { &arguments.disk };
-    let prefix = prefix(paper) + "region-";
+    let holder = if in_memory { shared } else { disk };
+    let prefix = prefix(word) + "region-";
     sweep(holder, &prefix)?;
     Ok(holder.join(format!("{prefix}{}", std::process::id())))
 }

@@ -52,6 +52,9 @@ const REGION_MEMTABLES: u64 = 5;
 const REGION_BYTES: u64 = 16 << 20;
 /// Less memory no engine is given.
 const ENGINE_BYTES_MIN: u64 = 12 << 20;
+/// What a process may use besides, at least: the harness and what no engine counts, none of which
+/// can be taken from it.
+const BESIDE_BYTES_MIN: u64 = 24 << 20;
 /// What is read after an opening: enough to see that the records are there.
 const LOOKS: u64 = 2000;
 
@@ -149,13 +152,12 @@ impl Sizes {
 
     /// Bytes of a region that has memtables and no index.
     fn memtables_region_mib(&self) -> u64 {
-        (self.memtable_bytes() * REGION_MEMTABLES + REGION_BYTES).div_ceil(1 << 20)
+        region_mib(self.engine_bytes(), 0)
     }
 
     /// Bytes of a region with an index of `keys`.
     fn region_mib(&self, keys: u64) -> u64 {
-        let index = keys * (REGION_KEY_BYTES + KEY_BYTES);
-        self.memtables_region_mib() + index.div_ceil(1 << 20)
+        region_mib(self.engine_bytes(), keys)
     }
 
     fn devices(&self, rows: &[Row]) -> Devices {
@@ -172,7 +174,7 @@ impl Sizes {
     /// The cell that all of `group` are made from.
     fn cell(&self, group: Group, seed: u64) -> Cell {
         let memory = ByteSize(self.engine_bytes());
-        let beside = self.memory_bytes.saturating_sub(memory.0).max(ENGINE_BYTES_MIN);
+        let beside = self.memory_bytes.saturating_sub(memory.0).max(BESIDE_BYTES_MIN);
         let cell = Cell {
             seed,
             threads: 1,
@@ -206,6 +208,14 @@ impl Sizes {
             },
         }
     }
+}
+
+/// Bytes of a region with an index of `keys`, and with memtables of an engine that may use
+/// `engine_bytes` of memory.
+pub(crate) fn region_mib(engine_bytes: u64, keys: u64) -> u64 {
+    let memtables = engine_bytes / MEMTABLES * REGION_MEMTABLES + REGION_BYTES;
+    let index = keys * (REGION_KEY_BYTES + KEY_BYTES);
+    memtables.div_ceil(1 << 20) + index.div_ceil(1 << 20)
 }
 
 /// Runs the rows that are asked for.

@@ -12,7 +12,8 @@ pub fn run(database: &Database, arguments: &Repair, json: bool) -> Result<()> {
     if let Some(region) = &arguments.region {
         let mut named = settings.map_or_else(|| Db::kept_settings(&home), Ok)?;
         let path = store::absolute(&region.path)?;
-        named.persistent_memory = Some(PersistentMemory { path, ..region.clone() });
+        let of_path = PersistentMemory::new(path, region.size).driver(&region.driver);
+        named.persistent_memory = Some(of_path);
         named.check()?;
         settings = Some(named);
     }

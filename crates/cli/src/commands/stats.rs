@@ -329,6 +329,7 @@ fn persistent_memory(region: &RegionStats, index: Option<&IndexStats>) -> Table 
         ("keys in the index, and separators", text::count(index.objects)),
         ("size of the index", ByteSize(index.bytes).to_string()),
         ("tables that wait for it", waiting),
+        ("size of tables merged for order", ByteSize(index.ordered_bytes).to_string()),
     ] {
         table.row([what.to_owned(), amount]);
     }

@@ -109,7 +109,7 @@ impl Ingest {
             return Ok(());
         }
         let engine = Arc::clone(&self.engine);
-        engine.shared.require_index_room()?;
+        engine.shared.index_room.require(self.records)?;
         // A failure half way leaves a sequence used and files of which nothing is known for sure. A
         // refusal leaves a sequence used.
         engine.front.quiesce()?.with_sequence(|sequence| {

@@ -227,7 +227,7 @@ pub(super) fn read_settings(
 /// From an open namespace to a running engine, part by part; `changed` settings are kept unless
 /// refused.
 fn start(environment: &Environment, opened: OpenedFiles, index: IndexUse) -> Result<Opened> {
-    let OpenedFiles { files, settings, placement, changed } = opened;
+    let OpenedFiles { files, mut settings, placement, changed } = opened;
     let access = Access::of(&files);
     open_files::bound(&files, &settings)?;
     small_devices::warn(&files);
@@ -240,6 +240,9 @@ fn start(environment: &Environment, opened: OpenedFiles, index: IndexUse) -> Res
         jobs: Arc::clone(&jobs),
     });
     let mut region = open_region(environment, &files, &settings, index)?;
+    if let (Some(region), Some(of_settings)) = (&region, &mut settings.persistent_memory) {
+        of_settings.is_beside_log = region.is_beside_log;
+    }
     let mut restored = restored(&store, &settings, access)?;
     let logs = numbers_of(&files, |kind| kind == FileKind::Log);
     let arenas = region.iter().flat_map(OpenedRegion::numbers);
@@ -301,7 +304,8 @@ struct Parts {
 
 /// What the next record goes to.
 enum Destination {
-    Log(Arc<LogFile>),
+    /// Beside which a region may hold an index.
+    Log(Arc<LogFile>, Option<Arc<Arenas>>),
     Arena(Arc<Arenas>, Arc<Arena>),
 }
 
@@ -314,25 +318,25 @@ impl Parts {
         let flushed = restored.last_sequence;
         let recovered = replay_logs(shared, &self.layout, live, region.as_ref(), flushed)?;
         require_durable(&recovered.replayed, restored.durable_sequence)?;
-        let destination = match &region {
-            None => {
-                let Shared { files, settings, .. } = &**shared;
-                Destination::Log(make_log(files, settings, None, 0, Origin::Recovery)?)
-            }
-            Some(region) => {
-                let arenas = Arc::new(Arenas::new(shared, region));
+        let arenas = region.as_ref().map(|region| Arc::new(Arenas::new(shared, region)));
+        let has_log = arenas.as_ref().is_none_or(|arenas| arenas.is_beside_log());
+        let destination = match arenas {
+            Some(arenas) if !has_log => {
                 let arena = arenas.make(recovered.replayed.last_sequence.next(), 0)?;
                 Destination::Arena(arenas, arena)
             }
+            beside => {
+                let Shared { files, settings, .. } = &**shared;
+                Destination::Log(make_log(files, settings, None, 0, Origin::Recovery)?, beside)
+            }
         };
         let engine = self.assemble(&recovered.replayed, destination);
-        let has_region = region.is_some();
         let old_arenas = region.map_or(Vec::new(), |region| region.arenas);
         let has_arenas = !old_arenas.is_empty();
         let settled = engine.settle_logs(recovered, logs, live, has_arenas);
         // Openings that fail must not fill a region; a log that stays is in nothing's way.
         let give_up = || {
-            if has_region {
+            if !has_log {
                 engine.give_up_generation()
             }
         };
@@ -352,7 +356,7 @@ impl Parts {
         require_durable(&replayed, restored.durable_sequence)?;
         let log = log_in_memory(&shared.files, &shared.settings)?;
         shared.latch.set_opened_read_only(shared.files.home());
-        let engine = self.assemble(&replayed, Destination::Log(log));
+        let engine = self.assemble(&replayed, Destination::Log(log, None));
         engine.versions.replace_active(replayed.memtable.unwrap_or_default());
         Ok(engine)
     }
@@ -377,7 +381,7 @@ impl Parts {
         };
         let log_pool = Arc::new(LogPool::new(Arc::clone(&shared)));
         let of_front = match &to {
-            Destination::Log(_) => Arc::clone(&log_pool) as _,
+            Destination::Log(..) => Arc::clone(&log_pool) as _,
             Destination::Arena(arenas, _) => Arc::clone(arenas) as _,
         };
         let mut followers = vec![layout.follower(), of_front];
@@ -388,8 +392,9 @@ impl Parts {
         let reader = Arc::new(Reader::new(&shared, &versions, &layout));
         let locks = Arc::new(Locks::new(&shared.clock));
         let front = match to {
-            Destination::Log(log) => {
-                Front::with_log(Logged::new(&shared, &versions, log_pool, log, &locks))
+            Destination::Log(log, beside) => {
+                let logged = Logged::new(&shared, &versions, log_pool, log, &locks, beside);
+                Front::with_log(logged)
             }
             Destination::Arena(arenas, arena) => {
                 Front::with_region(Persistent::new(&shared, &versions, &arenas, arena, &locks))

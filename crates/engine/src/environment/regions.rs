@@ -13,7 +13,8 @@ use thermocline_pmem::{Circumstances, Medium};
 /// What a region's bytes are said to be, by the setting `persistent_memory.driver`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionDriver {
-    /// Persistent memory: what is fenced is durable. Anything else is refused.
+    /// Persistent memory: what is fenced is durable. Of any other file the circumstances say that
+    /// it is none, and what is acknowledged goes to a log.
     Mapped,
     /// Any file. What is written survives the end of the process and is lost when the power fails;
     /// each flushed line takes so many nanoseconds (SLM-DB, section 6.1).
@@ -75,8 +76,7 @@ fn mapped(mapping: Mapping, driver: RegionDriver) -> Result<(Medium, Circumstanc
     let now = Circumstances::of(mapping.is_synchronous(), &found, boot);
     let line_ns = match driver {
         RegionDriver::Emulated { line_ns } => line_ns,
-        RegionDriver::Mapped if mapping.is_synchronous() => 0,
-        RegionDriver::Mapped => return Err(no_persistent_memory(mapping.path())),
+        RegionDriver::Mapped => 0,
     };
     Ok((Medium::mapped(mapping, found.domain, line_ns)?, now))
 }
@@ -96,7 +96,8 @@ impl Regions for MappedRegions {
     }
 }
 
-fn no_persistent_memory(path: &Path) -> Error {
+/// The refusal of a file that memtables are not to be in.
+pub(crate) fn no_persistent_memory(path: &Path) -> Error {
     let text = format!(
         "{} is not on persistent memory (MAP_SYNC was refused), so a write would be acknowledged \
          that a power failure can take; name a file on a DAX file system, leave out \

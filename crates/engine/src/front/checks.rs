@@ -2,11 +2,14 @@
 
 use super::flying::Flying;
 use super::queue::Submission;
+use crate::batch::BatchReader;
 use crate::error::Result;
+use crate::shared::Shared;
 use crate::transaction::{Check, Recent, Refused};
 use crate::versions::Versions;
 use std::borrow::Cow;
 use thermocline_foundation::{Planted, Sequence, planted};
+use thermocline_table::RecordKind;
 
 /// What became of a group: the batches that were not refused have sequences, in order.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +21,18 @@ pub(super) struct Led {
 
 /// Batches of `group` whose checks do not hold, by their places. The caller has the turnstile.
 pub(super) fn refuse(
+    shared: &Shared,
+    versions: &Versions,
+    need_locks: bool,
+    flying: &Flying,
+    group: &[Submission],
+) -> Result<Vec<(usize, Refused)>> {
+    let mut refused = refuse_by_checks(versions, need_locks, flying, group)?;
+    refuse_without_index(shared, group, &mut refused);
+    Ok(refused)
+}
+
+fn refuse_by_checks(
     versions: &Versions,
     need_locks: bool,
     flying: &Flying,
@@ -47,6 +62,26 @@ pub(super) fn refuse(
         }
     }
     Ok(refused)
+}
+
+/// Adds to `refused` the batches with new records, where the index may not take them.
+fn refuse_without_index(
+    shared: &Shared,
+    group: &[Submission],
+    refused: &mut Vec<(usize, Refused)>,
+) {
+    let records = group.iter().map(|submission| u64::from(submission.count)).sum();
+    let Err(error) = shared.index_room.require(records) else { return };
+    let puts = |submission: &Submission| {
+        let records = BatchReader::new(&submission.encoded).into_iter().flatten();
+        records.flatten().any(|record| record.kind == RecordKind::Put)
+    };
+    for (at, submission) in group.iter().enumerate() {
+        if puts(submission) && refused.iter().all(|(place, _)| *place != at) {
+            refused.push((at, Refused::Failed(error.clone())));
+        }
+    }
+    refused.sort_by_key(|(place, _)| *place);
 }
 
 /// The group without the batches that were refused.
@@ -132,7 +167,7 @@ mod tests {
         let engine = db.engine();
         let flying = flying(db, before);
         let need_locks = engine.locks().are_needed();
-        let refused = refuse(engine.versions(), need_locks, &flying, group).unwrap();
+        let refused = refuse_by_checks(engine.versions(), need_locks, &flying, group).unwrap();
         let led = Led { first: Sequence(1), refused };
         let told = outcomes(group, Ok(led)).map(|outcome| match outcome {
             Ok(sequence) => sequence.to_string(),
@@ -163,7 +198,7 @@ mod tests {
         // What was refused is no earlier batch: `c` builds on a `b` that is not written.
         assert_eq!(told, ["1", "conflict", "2", "conflict", "conflict", "3"]);
         let none = flying(&db, &[]);
-        let refused = refuse(db.engine().versions(), false, &none, &group).unwrap();
+        let refused = refuse_by_checks(db.engine().versions(), false, &none, &group).unwrap();
         assert_eq!(without(&group, &refused).len(), 3);
     }
 
@@ -241,7 +276,7 @@ mod tests {
         assert_eq!(lead(&db, &built_on_older), ["look again"]);
         let mut flying = flying(&db, &[]);
         flying.add(now, vec![(now, before[0].encoded.clone())]);
-        let refused = refuse(db.engine().versions(), false, &flying, &built_on_older);
+        let refused = refuse_by_checks(db.engine().versions(), false, &flying, &built_on_older);
         assert!(refused.unwrap().is_empty());
         flying.published(now);
         assert_eq!(flying.batches().count(), 0);
@@ -260,7 +295,7 @@ mod tests {
         versions.current().active.insert_batch(claimed.first(), &batch).unwrap();
         assert_eq!(versions.visible(), looked);
         let group = [put("b", Some(("a", looked)))];
-        let refused = refuse(versions, false, &Flying::default(), &group).unwrap();
+        let refused = refuse_by_checks(versions, false, &Flying::default(), &group).unwrap();
         let [(0, Refused::Failed(error))] = &refused[..] else { panic!("{refused:?}") };
         assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
         assert!(versions.window.wait(claimed.complete(false)));

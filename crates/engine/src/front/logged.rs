@@ -23,6 +23,8 @@ use super::figures::{Figures, LogStats};
 use super::leading::{Leads, batches_of, records_of};
 use super::log_pool::LogPool;
 use super::own_sequence::run_with;
+use super::persistent::Arenas;
+use super::persistent::report::RegionStats;
 use super::queue::{Submission, WriteQueue};
 use super::turnstile::{Rotation, Turnstile};
 use crate::batch::WriteBatch;
@@ -63,6 +65,8 @@ pub(crate) struct Logged {
     unsynced_bytes: AtomicU64,
     sync_wanted: AtomicBool,
     figures: Arc<Figures>,
+    /// A region that holds an index and no memtables.
+    region: Option<Arc<Arenas>>,
 }
 
 impl Logged {
@@ -73,6 +77,7 @@ impl Logged {
         pool: Arc<LogPool>,
         log: Arc<LogFile>,
         locks: &Arc<Locks>,
+        region: Option<Arc<Arenas>>,
     ) -> Self {
         let memtable = Arc::clone(&versions.current().active);
         let figures = Arc::default();
@@ -89,7 +94,13 @@ impl Logged {
             unsynced_bytes: AtomicU64::new(0),
             sync_wanted: AtomicBool::new(false),
             figures,
+            region,
         }
+    }
+
+    /// The region beside the log; none where there is none.
+    pub fn region_stats(&self) -> Option<RegionStats> {
+        self.region.as_deref().map(RegionStats::of)
     }
 
     /// A group is in the log, and was written durably if it says when that began.
@@ -293,13 +304,12 @@ impl Leads for Logged {
     ) -> Result<Led> {
         self.shared.latch.check()?;
         turnstile.flying.published(self.versions.visible());
-        let refused = refuse(&self.versions, need_locks, &turnstile.flying, group)?;
+        let refused = refuse(&self.shared, &self.versions, need_locks, &turnstile.flying, group)?;
         let admitted = without(group, &refused);
         let group = &*admitted;
         if group.is_empty() {
             drop(turnstile);
-            // What it conflicts with may still fly: tried again before that is visible, it would
-            // only conflict again.
+            // What it conflicts with may still fly, and would be met again.
             self.versions.window.wait_claimed();
             return Ok(Led { first: Sequence::ZERO, refused });
         }
@@ -311,6 +321,7 @@ impl Leads for Logged {
         self.rotation.ask_for_log_room(&mut turnstile, group.len() as u64, bytes)?;
         turnstile.memtable_bytes += bytes + count * ENTRY_OVERHEAD_BYTES;
         self.versions.memtable_grows(turnstile.memtable_bytes);
+        self.shared.index_room.came(count);
         let (memtable, log) = (Arc::clone(&turnstile.memtable), Arc::clone(&turnstile.log));
         memtable.begin_group();
         let asked = group.iter().any(|submission| submission.durability == Durability::Sync);
@@ -425,6 +436,7 @@ impl QuietLogs<'_> {
         sync_site("closing", || {
             tail.seal_older()?;
             self.turnstile.log.seal()
-        })
+        })?;
+        self.logged.region.as_ref().map_or(Ok(()), |region| region.close())
     }
 }

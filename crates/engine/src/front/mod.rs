@@ -152,10 +152,10 @@ impl Front {
         }
     }
 
-    /// The region; none where writes go to a log.
+    /// The region; none where there is none.
     pub fn region_stats(&self) -> Option<RegionStats> {
         match self {
-            Self::Logged(_) => None,
+            Self::Logged(logged) => logged.region_stats(),
             Self::Persistent(persistent) => Some(persistent.region_stats()),
         }
     }

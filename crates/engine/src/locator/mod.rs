@@ -129,7 +129,7 @@ impl Locator {
         match self {
             Self::PerLevel | Self::OnTier0(_) => false,
             Self::Index(index) => {
-                index.has_room();
+                index.measure_room();
                 true
             }
         }

@@ -20,7 +20,7 @@ use crate::engine::restore::numbers_of;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::front::persistent::opening::look;
-use crate::settings::persistent_memory::{PersistentMemory, parse_driver};
+use crate::settings::persistent_memory::{PersistentMemory, driver_of, parse_driver};
 use crate::settings::{Preset, Settings};
 use crate::table_set::manifest::Edit;
 use std::path::Path;
@@ -161,7 +161,10 @@ fn find(
     }
     let damage = looked.err().map(|error| error.to_string());
     let is_emptied = record.is_clean && restored.durable_sequence <= restored.last_sequence;
-    let lost_after = (damage.is_some() && !is_emptied).then_some(restored.last_sequence.0);
+    // Beside a log it had no memtables.
+    let has_memtables = !driver_of(&record).1;
+    let lost_after =
+        (damage.is_some() && !is_emptied && has_memtables).then_some(restored.last_sequence.0);
     let named = given.and_then(|given| given.persistent_memory.as_ref());
     if let Some(named) = named {
         let path = TieredFiles::region_path(&named.path)?;

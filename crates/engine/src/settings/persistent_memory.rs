@@ -21,12 +21,33 @@ pub struct PersistentMemory {
     pub path: PathBuf,
     /// Its bytes: 16 MiB to 64 TiB. What it cannot hold waits for flushes; it does not grow.
     pub size: ByteSize,
-    /// `mapped`, the default, for persistent memory over DAX. `emulated-0ns` to `emulated-5000ns`
+    /// `mapped`, the default, for persistent memory over DAX. With the preset `indexed` any other
+    /// file does too: it holds the index alone, writes go to a log beside it, and after a loss of
+    /// power the index is made anew from the tables. `emulated-0ns` to `emulated-5000ns`
     /// for any other file, each flushed line of which takes that long: for trials, since what is
     /// acknowledged then survives the end of the process alone. After a loss of power the database
     /// does not open: it may lack what was written last. Restore a checkpoint then.
     #[serde(default = "mapped")]
     pub driver: String,
+    /// Its file is no persistent memory: writes go to a log.
+    #[serde(skip)]
+    pub(crate) is_beside_log: bool,
+}
+
+/// How `DATABASE` has the driver `mapped` of a region that is beside a log.
+const BESIDE_LOG: &str = "mapped-beside-log";
+
+/// The driver of a record of `DATABASE`, and whether its region was beside a log.
+pub(crate) fn driver_of(record: &RegionRecord) -> (&str, bool) {
+    match &*record.driver {
+        BESIDE_LOG => ("mapped", true),
+        driver => (driver, false),
+    }
+}
+
+/// The driver as `DATABASE` has it.
+pub(crate) fn recorded(driver: &str, is_beside_log: bool) -> String {
+    if is_beside_log { BESIDE_LOG.to_owned() } else { driver.to_owned() }
 }
 
 fn mapped() -> String {
@@ -36,12 +57,14 @@ fn mapped() -> String {
 impl PersistentMemory {
     /// A region on persistent memory.
     pub fn new(path: impl Into<PathBuf>, size: ByteSize) -> Self {
-        Self { path: path.into(), size, driver: mapped() }
+        Self { path: path.into(), size, driver: mapped(), is_beside_log: false }
     }
 
     /// The one that a database has.
     pub(crate) fn of(record: RegionRecord) -> Self {
-        Self { path: record.path, size: record.size, driver: record.driver }
+        let (driver, is_beside_log) = driver_of(&record);
+        let driver = driver.to_owned();
+        Self { path: record.path, size: record.size, driver, is_beside_log }
     }
 
     /// The same with another driver.
@@ -78,6 +101,11 @@ pub(crate) fn parse_driver(name: &str) -> Result<RegionDriver> {
 }
 
 impl Settings {
+    /// Memtables are in a region of persistent memory, and there are no logs.
+    pub(crate) fn has_no_log(&self) -> bool {
+        self.persistent_memory.as_ref().is_some_and(|region| !region.is_beside_log)
+    }
+
     pub(super) fn check_persistent_memory(&self) -> Result<()> {
         let Some(persistent_memory) = &self.persistent_memory else { return Ok(()) };
         if self.preset == Some(Preset::Hybrid) {

@@ -92,7 +92,7 @@ impl Settings {
     pub(super) fn memtable_bytes(&self) -> u64 {
         let wanted = self.memtable_bytes_wanted();
         let share = self.log_share_bytes();
-        if self.persistent_memory.is_some() || self.log_bytes_for(wanted) <= share {
+        if self.has_no_log() || self.log_bytes_for(wanted) <= share {
             return wanted;
         }
         let fits = share.saturating_sub(LOG_ENDS_BYTES) / self.log_copies();

@@ -9,6 +9,7 @@
 pub(crate) mod compaction_rate;
 pub(crate) mod counts;
 pub(crate) mod hits;
+pub(crate) mod index_room;
 pub(crate) mod news;
 mod rest;
 pub(crate) mod tier0;
@@ -23,6 +24,7 @@ use crate::jobs::{Job, Jobs, Look, Step};
 use crate::settings::Settings;
 use compaction_rate::CompactionRate;
 use counts::Counts;
+use index_room::IndexRoom;
 use news::News;
 use rest::Rest;
 use std::sync::Arc;
@@ -61,8 +63,7 @@ pub(crate) struct Shared {
     pub totals_before: Totals,
     /// Levels or their targets changed since the last look for tables on the wrong tier.
     pub placement_changed: AtomicBool,
-    /// The index in persistent memory has room for deletes alone.
-    pub index_is_full: AtomicBool,
+    pub index_room: IndexRoom,
     changing: Mutex<()>,
     /// Signalled, with `changing`, when a version was replaced, a log is ready or the latch was
     /// set.
@@ -70,19 +71,6 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Refuses what is no delete where the index in persistent memory is full.
-    pub fn require_index_room(&self) -> Result<()> {
-        if !self.index_is_full.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorKind::OutOfSpace,
-            "persistent memory has no room for more entries of the index; deletes are taken and \
-             make room, or make the index anew in a larger region (repair --rebuild-index --region \
-             PATH:SIZE)",
-        ))
-    }
-
     /// Nothing has happened yet; `totals_before` is what was counted before this opening.
     pub fn new(
         settings: Settings,
@@ -124,7 +112,7 @@ impl Shared {
             tier_meter,
             totals_before,
             placement_changed: AtomicBool::new(true),
-            index_is_full: AtomicBool::new(false),
+            index_room: IndexRoom::default(),
             changing: Mutex::new(()),
             changed: Condvar::new(),
         }

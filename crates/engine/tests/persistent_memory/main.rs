@@ -1,6 +1,7 @@
 //! A store whose writes go to a region of persistent memory in place of a log.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod beside_log;
 mod crashes;
 mod entering;
 #[path = "../reliability/hooked.rs"]

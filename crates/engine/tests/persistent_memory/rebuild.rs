@@ -1,10 +1,12 @@
 //! The index in persistent memory is made anew: damaged, lost, or in another region.
 
 use crate::indexed::{State, check, churn, create, indexed};
+use crate::regions::PERSISTENT;
 use crate::support::{HOME, Machine, REGION, copy_of};
 use std::path::Path;
 use thermocline::{ByteSize, ErrorKind, PersistentMemory, Settings};
 use thermocline_foundation::random::Random;
+use thermocline_pmem::{Entry, Expected, Medium, Region, RegionIdentity, Tree};
 
 fn with_region(path: &str) -> Settings {
     let region = PersistentMemory::new(path, ByteSize::mib(16));
@@ -104,4 +106,33 @@ fn a_store_without_a_region_has_no_index_to_be_made_anew() {
     let error = machine.environment().rebuild_index(Path::new(HOME), None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("no region of persistent memory"), "{error}");
+}
+
+/// What the index of a closed store has: keys, trailers and places.
+fn entries(machine: &Machine) -> Vec<(Vec<u8>, Entry)> {
+    let medium = Medium::shadowed(&machine.regions.stored(REGION));
+    let found = RegionIdentity::read(&medium).unwrap();
+    let RegionIdentity { database, instance, generation, .. } = found;
+    let expected = Expected { database, instance, generation };
+    let opened = Region::open(medium, &expected, &PERSISTENT, generation).unwrap();
+    let tree = Tree::open(&opened).unwrap();
+    tree.cursor(b"").map(Result::unwrap).collect()
+}
+
+#[test]
+fn a_rebuilt_index_equals_the_lost_one() {
+    let (machine, mut state) = killed();
+    let db = machine.open().unwrap();
+    churn(&db, &mut state, &mut Random::new(5), 10..14);
+    db.flush().unwrap();
+    db.settle().unwrap();
+    db.close().unwrap();
+    let lost = entries(&machine);
+    let environment = machine.environment();
+    let done = environment.rebuild_index(Path::new(HOME), None).unwrap();
+    assert!(done.damage.is_none() && done.tables > 0);
+    let rebuilt = entries(&machine);
+    let names_table = |(_, entry): &&(Vec<u8>, Entry)| entry.table.0 > 0;
+    assert!(lost.iter().filter(names_table).count() >= state.len());
+    assert!(rebuilt.iter().eq(lost.iter().filter(names_table)), "{} entries", rebuilt.len());
 }

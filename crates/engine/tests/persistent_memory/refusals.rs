@@ -56,7 +56,11 @@ fn a_region_on_other_media_is_not_believed_after_another_boot_unless_it_was_clos
     let boot = |boot| Circumstances { is_synchronous: false, boot: [boot; 16], ..PERSISTENT };
     let regions = Arc::new(ShadowRegions::new(boot(1)));
     let machine = Machine { regions, ..Machine::new() };
-    let db = machine.create();
+    let error = machine.environment().create(Path::new(HOME), &settings()).unwrap_err();
+    assert!(error.to_string().contains("MAP_SYNC was refused"), "{error}");
+    let region = settings().persistent_memory.map(|region| region.driver("emulated-0ns"));
+    let emulated = Settings { persistent_memory: region, ..settings() };
+    let db = machine.environment().create(Path::new(HOME), &emulated).unwrap();
     db.put("key", "value").unwrap();
     std::mem::forget(db);
     let image = machine.regions.stored(REGION);

@@ -132,10 +132,10 @@ impl<'a> Plan<'a> {
         self.drafts.is_empty() && self.lines.is_empty()
     }
 
-    fn take(&mut self, unit: Unit) -> Result<u64> {
-        let at = self.allocation.take(unit, self.region.chunks())?;
-        self.taken.push((unit, at));
-        Ok(at)
+    fn take(&mut self, unit: Unit, grows: bool) -> Result<(Unit, u64)> {
+        let taken = self.allocation.take(unit, self.region.chunks(), grows)?;
+        self.taken.push(taken);
+        Ok(taken)
     }
 
     fn node(&self, at: u64) -> Result<Node> {
@@ -173,7 +173,7 @@ impl<'a> Plan<'a> {
     }
 
     fn new_node(&mut self, node: Node) -> Result<u64> {
-        let at = self.take(Unit::Node)?;
+        let (_, at) = self.take(Unit::Node, false)?;
         self.drafts.insert(at, Draft { node, before: None });
         self.root.nodes += 1;
         Ok(at)
@@ -198,11 +198,13 @@ impl<'a> Plan<'a> {
         object::read(self.region.medium(), self.region.owner(), at)
     }
 
-    fn new_object(&mut self, entry: &Entry, key: &[u8]) -> Result<u64> {
+    /// An object of a key that is new to the index, which `grows`, or of another.
+    fn new_object(&mut self, entry: &Entry, key: &[u8], grows: bool) -> Result<u64> {
         let class = class_for(OBJECT_HEADER_BYTES + key.len()).ok_or_else(|| {
             Error::new(ErrorKind::Invalid, "a key of the index has at most 64 KiB; shorten it")
         })?;
-        let at = self.take(Unit::Object(class))?;
+        let (unit, at) = self.take(Unit::Object(class), grows)?;
+        let Unit::Object(class) = unit else { return Err(damaged(at, "no place for an object")) };
         let (bytes, sum) = object::encode(self.region.owner(), at, class, entry, key);
         self.region.medium().copy(at, &bytes);
         self.objects.push((at, bytes.len() as u64));
@@ -281,12 +283,12 @@ impl<'a> Plan<'a> {
             if is_newer || found == *entry {
                 return Ok(());
             }
-            let new = self.new_object(entry, key)?;
+            let new = self.new_object(entry, key, false)?;
             self.draft(leaf)?.replace(index, new);
             self.unlink_object(old)?;
             self.count_live(found.table, -1)?;
         } else {
-            let offset = self.new_object(entry, key)?;
+            let offset = self.new_object(entry, key, true)?;
             let slot = Slot { key: key_bytes(key, node.prefix), offset };
             self.draft(leaf)?.insert(index, slot);
         }
@@ -360,7 +362,7 @@ impl<'a> Plan<'a> {
                 let left_key = self.slot_key(0, left[left.len() - 1])?;
                 let equal = usize::from(common_prefix(&left_key, Some(&right_key)));
                 let separator = right_key[..equal + 1].to_vec();
-                (self.new_object(&Entry::default(), &separator)?, separator)
+                (self.new_object(&Entry::default(), &separator, false)?, separator)
             }
             _ => (self.node(right[0].offset)?.low, right_key),
         };
@@ -485,7 +487,7 @@ impl<'a> Plan<'a> {
     /// Gives a table a line in the register, if it has none.
     pub fn register(&mut self, table: FileNumber, entries: u64) -> Result<()> {
         if self.line(table).is_none_or(|draft| draft.line.is_none()) {
-            let at = self.take(Unit::Line)?;
+            let (_, at) = self.take(Unit::Line, false)?;
             let line = TableLine { number: table, entries, live: 0, is_entered: false };
             self.lines.insert(table, LineDraft { at, line: Some(line) });
         }

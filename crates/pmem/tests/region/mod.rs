@@ -3,5 +3,6 @@
 
 mod arena;
 mod opening;
+mod room;
 mod support;
 mod tree;

@@ -35,17 +35,24 @@ pub(crate) struct Arenas {
     shared: Arc<Shared>,
     region: Arc<Region>,
     path: PathBuf,
+    /// There are none: writes go to a log.
+    is_beside_log: bool,
 }
 
 impl Arenas {
     /// The arenas of a region that is open for writing.
     pub fn new(shared: &Arc<Shared>, opened: &OpenedRegion) -> Self {
         let (region, path) = (Arc::clone(&opened.region), opened.path.clone());
-        Self { shared: Arc::clone(shared), region, path }
+        Self { shared: Arc::clone(shared), region, path, is_beside_log: opened.is_beside_log }
     }
 
     pub fn region(&self) -> &Region {
         &self.region
+    }
+
+    /// Writes go to a log beside the region.
+    pub fn is_beside_log(&self) -> bool {
+        self.is_beside_log
     }
 
     /// Where the region is.

@@ -39,7 +39,7 @@ use super::flying::Flying;
 use super::leading::{Leads, batches_of, records_of};
 use super::own_sequence::run_with;
 use super::queue::{Submission, WriteQueue};
-use crate::batch::{BatchReader, WriteBatch};
+use crate::batch::WriteBatch;
 use crate::error::{Error, Result};
 use crate::generations::memtable::{ENTRY_OVERHEAD_BYTES, Memtable};
 use crate::shared::Shared;
@@ -53,7 +53,6 @@ use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_log::Record;
 use thermocline_pmem::arena::group_bytes;
 use thermocline_pmem::{Arena, Claim, GroupHeader};
-use thermocline_table::RecordKind;
 
 /// What the thread at the turnstile has: where the next group goes.
 #[derive(Debug)]
@@ -121,21 +120,6 @@ impl Persistent {
                      which takes {most} at once, an eighth of its size; write smaller batches"
                 ));
                 refused.push((at, Refused::Failed(error)));
-            }
-        }
-        refused.sort_by_key(|(place, _)| *place);
-    }
-
-    /// Adds to `refused` the batches with new records, where the index may not take them.
-    fn refuse_without_index(&self, group: &[Submission], refused: &mut Vec<(usize, Refused)>) {
-        let Err(error) = self.shared.require_index_room() else { return };
-        let puts = |submission: &Submission| {
-            let records = BatchReader::new(&submission.encoded).into_iter().flatten();
-            records.flatten().any(|record| record.kind == RecordKind::Put)
-        };
-        for (at, submission) in group.iter().enumerate() {
-            if puts(submission) && refused.iter().all(|(place, _)| *place != at) {
-                refused.push((at, Refused::Failed(error.clone())));
             }
         }
         refused.sort_by_key(|(place, _)| *place);
@@ -243,9 +227,9 @@ impl Leads for Persistent {
     ) -> Result<Led> {
         self.shared.latch.check()?;
         turnstile.flying.published(self.versions.visible());
-        let mut refused = refuse(&self.versions, need_locks, &turnstile.flying, group)?;
+        let flying = &turnstile.flying;
+        let mut refused = refuse(&self.shared, &self.versions, need_locks, flying, group)?;
         self.refuse_too_large(group, &mut refused);
-        self.refuse_without_index(group, &mut refused);
         let admitted = without(group, &refused);
         let group = &*admitted;
         if group.is_empty() {
@@ -263,6 +247,7 @@ impl Leads for Persistent {
         self.make_room(&mut turnstile, bytes, arena_bytes)?;
         turnstile.memtable_bytes += bytes + count * ENTRY_OVERHEAD_BYTES;
         self.versions.memtable_grows(turnstile.memtable_bytes);
+        self.shared.index_room.came(count);
         let (memtable, arena) = (Arc::clone(&turnstile.memtable), Arc::clone(&turnstile.arena));
         memtable.begin_group();
         let began_ns = self.shared.clock.now_ns();

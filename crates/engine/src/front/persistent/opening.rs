@@ -7,14 +7,18 @@
 //! ```
 //! 1. The region's generation is written before that in `DATABASE`: a crash leaves it one ahead.
 //! 2. Nothing is changed in a region that is not the database's, or may lack what was stored.
-//! 3. A region that `DATABASE` does not name holds nothing: one of this database, which a crash
+//! 3. A file that is no persistent memory holds no memtables, unless it is said to be emulated:
+//!    with the preset `indexed` it holds the index, beside a log. `DATABASE` says so. After a loss
+//!    of power it may lack what was stored last; then it is made anew, and tables wait.
+//! 4. A region that `DATABASE` does not name holds nothing: one of this database, which a crash
 //!    left while it was made, is made again.
 //!
 //! Threads: the one that opens the store.
 
 use crate::environment::Environment;
+use crate::environment::regions::{RegionDriver, no_persistent_memory};
 use crate::error::{Error, ErrorKind, Result};
-use crate::settings::persistent_memory::{PersistentMemory, parse_driver};
+use crate::settings::persistent_memory::{PersistentMemory, driver_of, parse_driver, recorded};
 use crate::settings::{Preset, Settings};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,6 +39,24 @@ pub(crate) struct OpenedRegion {
     pub arenas: Vec<Arena>,
     /// The index of all tables, with the preset `indexed`; none where it is opened for reading.
     pub tree: Option<Tree>,
+    /// Writes go to a log.
+    pub is_beside_log: bool,
+}
+
+/// Whether writes go to a log beside a region that is no persistent memory, though its driver says
+/// so.
+fn is_beside_log(
+    driver: RegionDriver,
+    now: &Circumstances,
+    preset: Preset,
+    path: &Path,
+) -> Result<bool> {
+    match driver {
+        RegionDriver::Mapped if now.is_synchronous => Ok(false),
+        RegionDriver::Mapped if preset == Preset::Indexed => Ok(true),
+        RegionDriver::Mapped => Err(Error::from(no_persistent_memory(path))),
+        RegionDriver::Emulated { .. } => Ok(false),
+    }
 }
 
 /// An error of the region at `path`.
@@ -69,7 +91,7 @@ pub(crate) fn open(
         )));
     }
     match (files.region(), wanted) {
-        (Some(record), _) => open_known(environment, files, record, (settings, index)).map(Some),
+        (Some(record), _) => open_known(environment, files, record, (settings, index)),
         (None, Some(wanted)) if !files.is_read_only() => {
             create(environment, files, wanted, settings.preset()).map(Some)
         }
@@ -130,6 +152,8 @@ fn create(
         made => made,
     };
     let (medium, now) = made.map_err(|error| named(&path, error))?;
+    let is_beside_log =
+        is_beside_log(driver, &now, preset, &path).inspect_err(|_| remove(environment, &path))?;
     let identity = RegionIdentity {
         database: files.database(),
         instance: files.instance(),
@@ -139,16 +163,18 @@ fn create(
         is_clean: false,
         opened: now,
     };
-    let (size, driver) = (ByteSize(geometry.bytes), wanted.driver.clone());
+    let (size, driver) = (ByteSize(geometry.bytes), recorded(&wanted.driver, is_beside_log));
     let record = RegionRecord { path: path.clone(), size, driver, generation: 1, is_clean: false };
-    let opened = Region::create(medium, identity);
-    let opened = opened.and_then(|opened| files.set_region(record).map(|()| opened));
+    let opened = Region::create(medium, identity).and_then(|opened| {
+        opened.region.sync()?;
+        files.set_region(record).map(|()| opened)
+    });
     // What was made stays: `DATABASE` may name it, where only the sync of that failed. The next
     // opening takes it, or makes it again.
     let opened = opened.map_err(|error| named(&path, error))?;
     warn_of_loss(&wanted.driver, &path);
     let tree = tree_of(&opened, preset, &path)?;
-    Ok(OpenedRegion { region: opened.region, path, arenas: opened.arenas, tree })
+    Ok(OpenedRegion { region: opened.region, path, arenas: opened.arenas, tree, is_beside_log })
 }
 
 /// Refuses a file that is no region of this database.
@@ -180,7 +206,9 @@ fn open_known(
     files: &TieredFiles,
     mut record: RegionRecord,
     (settings, index): (&Settings, IndexUse),
-) -> Result<OpenedRegion> {
+) -> Result<Option<OpenedRegion>> {
+    let (driver, was_beside_log) = driver_of(&record);
+    record.driver = driver.to_owned();
     if let Some(wanted) = &settings.persistent_memory {
         let bytes = Geometry::of(wanted.size.0).bytes;
         if bytes != record.size.0 {
@@ -195,19 +223,38 @@ fn open_known(
     }
     let path = record.path.clone();
     let named = |error: DeviceError| named(&path, error);
-    let opened = environment.regions.open(&path, parse_driver(&record.driver)?);
+    let driver = parse_driver(&record.driver)?;
+    let opened = environment.regions.open(&path, driver);
     let (medium, now) = opened.map_err(|error| match error.kind() {
         DeviceErrorKind::NotFound => missing(&path),
         _ => named(error),
     })?;
     let (database, instance) = (files.database(), files.instance());
     let expected = Expected { database, instance, generation: record.generation };
-    let mut tree = None;
+    let found = RegionIdentity::read(&medium).map_err(named)?;
+    // What it lacks is in tables and in the log.
+    let is_replaced =
+        was_beside_log && settings.preset() == Preset::Indexed && found.is_doubted(&expected, &now);
+    if files.is_read_only() && is_replaced {
+        return Ok(None);
+    }
+    let (mut tree, mut is_beside) = (None, was_beside_log);
     let opened = if files.is_read_only() {
         Region::look(medium, &expected, &now).map_err(named)?
     } else {
+        is_beside = is_beside_log(driver, &now, settings.preset(), &path)?;
         let generation = record.generation + 1;
-        let opened = Region::open(medium, &expected, &now, generation).map_err(named)?;
+        let opened = if is_replaced {
+            let path = path.display();
+            tracing::warn!(%path, "the index may lack what was stored last; it is made anew");
+            let (region, is_clean) = (files.take_number()?, false);
+            let made = RegionIdentity { region, generation, is_clean, opened: now, ..found };
+            Region::replace(medium, made)
+        } else {
+            Region::open(medium, &expected, &now, generation)
+        };
+        let opened = opened.map_err(named)?;
+        opened.region.sync().map_err(named)?;
         tree = match index {
             IndexUse::Renew if settings.preset() == Preset::Indexed => {
                 Some(Tree::renew(&opened).map_err(named)?)
@@ -215,10 +262,12 @@ fn open_known(
             _ => tree_of(&opened, settings.preset(), &path)?,
         };
         warn_of_loss(&record.driver, &path);
-        files.set_region(RegionRecord { generation, is_clean: false, ..record })?;
+        let driver = recorded(&record.driver, is_beside);
+        files.set_region(RegionRecord { generation, is_clean: false, driver, ..record })?;
         opened
     };
-    Ok(OpenedRegion { region: opened.region, path, arenas: opened.arenas, tree })
+    let (region, arenas, is_beside_log) = (opened.region, opened.arenas, is_beside);
+    Ok(Some(OpenedRegion { region, path, arenas, tree, is_beside_log }))
 }
 
 /// Whether the memtables of the region that `files` have can be read. Gives the tables that its
@@ -229,7 +278,8 @@ pub(crate) fn look(
     files: &TieredFiles,
 ) -> Result<Vec<FileNumber>> {
     let named = |error: DeviceError| named(&record.path, error);
-    let opened = environment.regions.open(&record.path, parse_driver(&record.driver)?);
+    let driver = parse_driver(driver_of(record).0)?;
+    let opened = environment.regions.open(&record.path, driver);
     let (medium, now) = opened.map_err(|error| match error.kind() {
         DeviceErrorKind::NotFound => missing(&record.path),
         _ => named(error),

@@ -10,8 +10,8 @@ use thermocline_pmem::Durability;
 pub struct RegionStats {
     /// Its file.
     pub path: String,
-    /// What its bytes are: `persistent memory`, `persistent memory, caches included`, or `emulated:
-    /// lost at power failure`.
+    /// What its bytes are: `persistent memory`, `persistent memory, caches included`, `emulated:
+    /// lost at power failure`, or `an ordinary file: writes go to a log`.
     pub media: String,
     /// Bytes of its chunks, in use or not.
     pub bytes: u64,
@@ -24,9 +24,10 @@ pub struct RegionStats {
 }
 
 impl RegionStats {
-    pub(super) fn of(arenas: &Arenas) -> Self {
+    pub(in crate::front) fn of(arenas: &Arenas) -> Self {
         let region = arenas.region();
         let media = match region.medium().durability() {
+            _ if arenas.is_beside_log() => "an ordinary file: writes go to a log",
             Durability::Flushed => "persistent memory",
             Durability::CachesIncluded => "persistent memory, caches included",
             Durability::Emulated => "emulated: lost at power failure",

@@ -119,7 +119,9 @@ impl MergeIndexed {
         let window_bytes = shared.settings.window_bytes(of_level.len());
         let merge = Merge::new(sources_of(&of_level, ReadAhead::Stream { window_bytes }));
         let retention = Retention::new(versions.kept_readable(), None);
-        let table_bytes = shared.settings.table_size.0;
+        // As long as a flush makes them: `compaction/selective.rs` says why.
+        let memtable_bytes = shared.settings.division().memtable_bytes;
+        let table_bytes = shared.settings.table_size.0.min(memtable_bytes);
         let input_bytes = inputs.tables.iter().map(|table| table.meta.bytes).sum::<u64>();
         let output = Output {
             context: FileContext {
@@ -199,7 +201,8 @@ impl Job for MergeIndexed {
             }
             Stage::Enter { left, .. } => match left.last_mut() {
                 Some(table) => {
-                    if table.step()? == Step::Done {
+                    let entered = table.step();
+                    if entered.inspect_err(|_| self.index.note_refused_merge())? == Step::Done {
                         left.pop();
                     }
                     Ok(Step::More)

@@ -56,7 +56,7 @@ impl Order {
         state.scattered.clone()
     }
 
-    /// Those that were named are in order.
+    /// Those that were named are merged, or in order: what still is scattered is found again.
     pub fn settled(&self) {
         self.state.lock().scattered.clear();
     }

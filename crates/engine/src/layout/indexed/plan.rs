@@ -112,10 +112,16 @@ impl Indexed {
             let claimed = self.versions.claim(&mut tables, claim_of(&dead))?;
             return Some(Box::new(Leave { indexed: Arc::clone(self), dead, _claimed: claimed }));
         }
-        if index.waiting() > WAITING_MAX || index.is_stuck() {
+        let for_order = counts.is_for_order(&chosen);
+        let is_late = index.waiting() > WAITING_MAX;
+        if index.is_stuck() && for_order || is_late && !index.is_stuck() || !index.takes_changes() {
             return None;
         }
         let claimed = self.versions.claim(&mut tables, claim_of(&chosen))?;
+        if for_order {
+            self.order.settled();
+            index.note_ordered(chosen.iter().map(|table| table.meta.bytes).sum());
+        }
         Some(Box::new(MergeIndexed::new(self, index, Inputs::new(chosen, claimed))))
     }
 

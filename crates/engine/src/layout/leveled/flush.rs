@@ -84,12 +84,15 @@ impl Flush {
         let flushed = Some(Arc::clone(&self.frozen));
         let handed = self.rewrite.take_handed();
         let change = Change { edit, flushed, handed, ..Change::default() };
-        let Self { shared, versions, rewrite, .. } = self;
+        let Self { shared, versions, rewrite, frozen } = self;
         let count = || {
             shared.counts.flushed_bytes.add(bytes);
             shared.compaction_rate.flushed(bytes);
         };
-        rewrite.hand_over(|| versions.commit_counted(&mut versions.tables(), change, count))
+        rewrite.hand_over(|| versions.commit_counted(&mut versions.tables(), change, count))?;
+        // Its tables wait for the index by now, where there is one.
+        shared.index_room.flushed(frozen.memtable.count());
+        Ok(())
     }
 }
 

@@ -11,6 +11,7 @@ use crate::table_set::handed::Handed;
 use crate::table_set::table::Table;
 use crate::versions::Change;
 use std::sync::Arc;
+use thermocline_device::ErrorKind as DeviceErrorKind;
 use thermocline_foundation::{FileNumber, Planted, planted};
 use thermocline_pmem::Entry;
 use thermocline_table::{BlockAddress, ReadAhead, TableIterator, TableReader, Trailer};
@@ -60,7 +61,6 @@ impl Entering {
 
     /// Enters some records; the tables do not wait any more once the last one is in.
     pub fn step(&mut self) -> Result<Step> {
-        self.index.require_room()?;
         let window_bytes = self.index.shared.settings.window_bytes(self.sources.len());
         for source in &mut self.sources {
             source.open(window_bytes)?;
@@ -69,6 +69,9 @@ impl Entering {
         let metas = self.sources.iter().map(|source| &source.table.meta);
         let tables: Vec<_> = metas.map(|meta| (meta.number, meta.entries)).collect();
         let entered = self.index.tree.enter_all(&tables, &records, is_last);
+        if entered.as_ref().is_err_and(|error| error.kind() == DeviceErrorKind::OutOfSpace) {
+            self.index.note_refusal(tables.iter().map(|(number, _)| *number));
+        }
         entered.map_err(|error| self.index.named(&error))?;
         if !is_last {
             return Ok(Step::More);

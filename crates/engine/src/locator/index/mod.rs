@@ -23,9 +23,10 @@ mod blocks;
 mod entering;
 mod many;
 mod opening;
+mod room;
 mod source;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::jobs::Job;
 use crate::shared::Shared;
 use crate::table_set::handed::{HandOver, Handed};
@@ -37,18 +38,16 @@ use bytes::Bytes;
 use entering::EnterJob;
 pub(crate) use entering::{Entering, Reserved};
 use many::FoundMany;
+use room::Course;
 use serde::{Deserialize, Serialize};
 pub(crate) use source::{KeyBounds, Walk};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use thermocline_foundation::sync::atomic::{AtomicU64, Ordering};
 use thermocline_foundation::sync::{ArcSwap, Mutex};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_pmem::{Entry, TableLine, Tree};
 use thermocline_table::{BlockAddress, Trailer};
-
-/// The part of a region that the index keeps for deletes, and for merges that make room.
-const OF_DELETES: u64 = 64;
 
 /// Tables that one pass enters at most.
 const PASS_TABLES: usize = 8;
@@ -59,6 +58,12 @@ struct Tables {
     all: BTreeMap<FileNumber, Arc<Table>>,
     /// Those that are not entered, the oldest first.
     waiting: Vec<Arc<Table>>,
+}
+
+impl Tables {
+    fn waiting_records(&self) -> u64 {
+        self.waiting.iter().map(|table| table.meta.entries).sum()
+    }
 }
 
 /// What the index has, and what it lacks.
@@ -73,6 +78,9 @@ pub struct IndexStats {
     pub waiting_tables: u64,
     /// The region has no room for more entries: writes are refused but for deletes.
     pub is_full: bool,
+    /// Bytes of tables that were merged for the order of their keys since the store was opened, and
+    /// not for records that are dead.
+    pub ordered_bytes: u64,
 }
 
 /// See the module's header.
@@ -94,8 +102,7 @@ pub(crate) struct TableIndex {
     removals: AtomicU64,
     /// Tables that were entered since the store was opened.
     entered_tables: AtomicU64,
-    /// No table is entered until there is room.
-    is_stuck: AtomicBool,
+    course: Course,
 }
 
 /// The tables that are entered, each with how many entries name it.
@@ -259,22 +266,19 @@ impl TableIndex {
         self.tables.load().waiting.iter().any(|table| numbers.contains(&table.meta.number))
     }
 
-    /// There is no room for any entry: what waits goes on waiting.
-    pub fn is_stuck(&self) -> bool {
-        self.is_stuck.load(Ordering::Relaxed)
-    }
-
     /// The job that enters the oldest tables that wait and that no other job has. Several go in by
     /// one pass: a leaf that has keys of more than one changes once.
     pub fn plan(self: &Arc<Self>) -> Option<Box<dyn Job>> {
-        // The end of a memtable gives room, and so does a merge; both wake the lane.
-        if !self.has_room() || self.tables.load().waiting.is_empty() {
+        if self.waiting() == 0 && self.shared.index_room.has_room(1) {
             return None;
         }
+        // Before any lock: it waits for the writer of the tree.
+        self.review(self.measure_room());
         let mut claimed = self.claimed.lock();
         let tables = self.tables.load();
         let is_free = |table: &&Arc<Table>| !claimed.contains(&table.meta.number);
-        let chosen: Vec<_> = tables.waiting.iter().filter(is_free).take(PASS_TABLES).collect();
+        let free: Vec<_> = tables.waiting.iter().filter(is_free).cloned().collect();
+        let chosen = self.chosen(free, PASS_TABLES);
         let numbers: Vec<_> = chosen.iter().map(|table| table.meta.number).collect();
         if numbers.is_empty() {
             return None;
@@ -282,8 +286,10 @@ impl TableIndex {
         claimed.extend(&numbers);
         let reserved = Reserved::new(self, numbers);
         let mut handed = self.handed.lock();
-        let with_places =
-            |table: &Arc<Table>| (Arc::clone(table), handed.remove(&table.meta.number));
+        let with_places = |table: Arc<Table>| {
+            let places = handed.remove(&table.meta.number);
+            (table, places)
+        };
         let entering = Entering::new(self, chosen.into_iter().map(with_places).collect());
         Some(Box::new(EnterJob::new(entering, reserved)))
     }
@@ -296,6 +302,7 @@ impl TableIndex {
 
     /// All records of these tables went through the index.
     fn stop_waiting(&self, numbers: &[FileNumber]) {
+        self.measure_room();
         self.change(|tables| tables.waiting.retain(|table| !numbers.contains(&table.meta.number)));
         self.entered_tables.fetch_add(numbers.len() as u64, Ordering::Relaxed);
         self.tell_writers();
@@ -307,6 +314,7 @@ impl TableIndex {
         let _claimed = self.claimed.lock();
         let mut tables = Tables::clone(&self.tables.load());
         change(&mut tables);
+        self.shared.index_room.set_waiting(tables.waiting_records());
         self.tables.store(Arc::new(tables));
     }
 
@@ -412,45 +420,14 @@ impl TableIndex {
             objects: counts.objects,
             bytes: counts.bytes,
             waiting_tables: self.waiting() as u64,
-            is_full: self.shared.index_is_full.load(Ordering::Relaxed),
+            is_full: !self.shared.index_room.has_room(1),
+            ordered_bytes: self.course.ordered_bytes.load(Ordering::Relaxed),
         }
     }
 
     fn named(&self, error: &thermocline_device::Error) -> Error {
         let error = Error::from(error.clone());
         Error::new(error.kind(), format!("the index in persistent memory: {error}"))
-    }
-
-    /// There is room that memtables do not need. Says whether there is enough for new records.
-    pub fn has_room(&self) -> bool {
-        let region = self.tree.region();
-        let (geometry, free) = (region.identity().geometry, region.chunks().free_chunks());
-        let memtable_bytes = self.shared.settings.division().memtable_bytes;
-        let free_bytes = free * geometry.chunk_bytes;
-        let reserved = opening::reserve_bytes(&geometry, memtable_bytes);
-        let of_deletes = geometry.bytes / OF_DELETES;
-        let in_chunks = || self.tree.counts().free_bytes;
-        let is_full = free_bytes < reserved + of_deletes
-            && free_bytes.saturating_sub(reserved) + in_chunks() < of_deletes;
-        self.shared.index_is_full.store(is_full, Ordering::Relaxed);
-        let has_room = free_bytes >= reserved;
-        if self.is_stuck.swap(!has_room, Ordering::Relaxed) == has_room {
-            self.tell_writers();
-        }
-        has_room
-    }
-
-    /// Refuses to take room that memtables need.
-    fn require_room(&self) -> Result<()> {
-        if self.has_room() {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorKind::OutOfSpace,
-            "persistent memory has no room for more entries of the index; tables are searched by \
-             ranges and filters until it has. Make a checkpoint and open it with a larger \
-             persistent_memory.size",
-        ))
     }
 }
 

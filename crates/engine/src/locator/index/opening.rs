@@ -4,27 +4,20 @@
 //! 2. The register may know a table that an edit has removed and of which no entry speaks: it is
 //!    forgotten. One that entries name was removed by no edit: the manifest has lost its end.
 
+use super::room::{Course, chunks_of_arenas, chunks_of_changes};
 use super::{TableIndex, Tables};
 use crate::error::{Error, Result};
-use crate::limits::MEMTABLES;
 use crate::shared::Shared;
 use crate::table_set::handed::HandOver;
 use crate::table_set::levels::Levels;
 use std::sync::Arc;
 use thermocline_foundation::FileNumber;
-use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64};
+use thermocline_foundation::sync::atomic::AtomicU64;
 use thermocline_foundation::sync::{ArcSwap, Mutex};
-use thermocline_pmem::{Geometry, Tree};
+use thermocline_pmem::Tree;
 
 /// Of the memory the part that may hold where records lie which are to be entered.
 const HANDED_SHARE: u64 = 16;
-
-/// Bytes of a region that the index leaves to memtables: one is made at an opening before those of
-/// the life before are freed.
-pub(super) fn reserve_bytes(geometry: &Geometry, memtable_bytes: u64) -> u64 {
-    let arena_bytes = memtable_bytes.min(geometry.bytes / 8) + geometry.chunk_bytes;
-    (MEMTABLES + 1) * arena_bytes
-}
 
 impl TableIndex {
     /// The index `tree` over the tables of `levels`.
@@ -51,6 +44,13 @@ impl TableIndex {
         let waiting = tables.all.values().filter(|table| !is_entered(table.meta.number));
         tables.waiting = waiting.cloned().collect();
         tables.waiting.sort_by_key(|table| table.meta.largest_sequence);
+        shared.index_room.set_waiting(tables.waiting_records());
+        let (geometry, chunks) = (tree.region().identity().geometry, tree.region().chunks());
+        let has_memtables = shared.settings.has_no_log();
+        let memtable_bytes =
+            if has_memtables { shared.settings.division().memtable_bytes } else { 0 };
+        chunks.leave_to_arenas(chunks_of_arenas(&geometry, memtable_bytes));
+        chunks.leave_to_changes(chunks_of_changes(&geometry));
         let rebuilt = tables.waiting.iter().map(|table| table.meta.number).max();
         Ok(Self {
             shared: Arc::clone(shared),
@@ -63,7 +63,7 @@ impl TableIndex {
             removed: AtomicU64::new(0),
             removals: AtomicU64::new(0),
             entered_tables: AtomicU64::new(0),
-            is_stuck: AtomicBool::new(false),
+            course: Course::default(),
         })
     }
 }
