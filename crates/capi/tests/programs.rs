@@ -140,7 +140,9 @@ fn the_programs_of_the_page_run_with_the_shared_library_and_the_archive() {
     for library in [Library::Shared, Library::Archive] {
         for (name, printed) in OF_THE_PAGE {
             let scratch = Scratch::new();
-            ["fast", "slow"].map(|tier| std::fs::create_dir(scratch.path(tier)).unwrap());
+            for tier in ["fast", "slow"] {
+                std::fs::create_dir(scratch.path(tier)).unwrap();
+            }
             let program = scratch.compile(name, library, &[]);
             for _ in 0..2 {
                 assert_eq!(scratch.run(&program, &[], &[]), printed, "{name} {library:?}");

@@ -224,7 +224,7 @@ impl<'a> Replay<'a> {
         }
         let full = std::mem::take(&mut self.gathering);
         self.add(hash, len);
-        self.write(full);
+        self.write(&full);
         self.reinsert();
     }
 
@@ -235,7 +235,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Writes a batch into the file that is being filled, or into a new one.
-    fn write(&mut self, batch: Batch) {
+    fn write(&mut self, batch: &Batch) {
         let bytes = batch.end.next_multiple_of(PAGE);
         if !self.has_place(bytes, batch.blocks.len() as u64) {
             return;
@@ -321,7 +321,7 @@ impl<'a> Replay<'a> {
                 if batch.blocks.is_empty() {
                     break;
                 }
-                self.write(batch);
+                self.write(&batch);
             }
             self.medium.remove(file);
         }
@@ -385,6 +385,7 @@ mod tests {
 
     const KEYS: u64 = 10_000;
 
+    #[allow(clippy::needless_pass_by_value, reason = "the rest of it is taken over")]
     fn settings(fast_cache: FastCacheSettings) -> Settings {
         Settings {
             preset: Some(Preset::Leveled),
@@ -412,6 +413,7 @@ mod tests {
     }
 
     /// Half of the look-ups go to a few records. After each one what is due is done.
+    #[allow(clippy::needless_pass_by_value, reason = "as above")]
     fn worked(fast_cache: FastCacheSettings) -> (BlockTrace, FastCacheStats) {
         let environment = Environment {
             devices: Arc::new(MemoryDevices::default()),

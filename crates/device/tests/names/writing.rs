@@ -143,7 +143,7 @@ fn a_first_file_is_expected_to_take_an_eighth_of_a_small_fast_tier() {
         let tiers = [fast, place.spec("slow", ByteSize::gib(1))];
         let names = Names::make(devices(), &place.path("db"), &tiers, policy()).unwrap();
         let writers = ["1.log", "2.log"].map(|name| names.create(name, class(name, 0)).unwrap());
-        assert_eq!(names.tiers()[0].used_bytes, 2 * file_mib << 20, "of {tier_mib} MiB");
+        assert_eq!(names.tiers()[0].used_bytes, (2 * file_mib) << 20, "of {tier_mib} MiB");
         drop(writers);
     }
 }

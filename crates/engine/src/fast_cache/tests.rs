@@ -170,12 +170,12 @@ fn a_trace_has_what_was_asked_for_in_order_up_to_its_length() {
         (0..3).for_each(|_| check(&db, 0..200));
         (db.block_trace().unwrap(), stats(&db))
     };
-    let (all, cache) = traced(1 << 20);
-    assert_eq!(all.requests.len() as u64, cache.hits + cache.misses);
-    assert_eq!((all.capacity_bytes, all.file_bytes), (cache.capacity_bytes, 64 << 10));
+    let (all, told) = traced(1 << 20);
+    assert_eq!(all.requests.len() as u64, told.hits + told.misses);
+    assert_eq!((all.capacity_bytes, all.file_bytes), (told.capacity_bytes, 64 << 10));
     let (first, _) = traced(1000);
     assert_eq!(first.requests, all.requests[..1000]);
-    let db = store(&stepped_environment(), self::cache(2048));
+    let db = store(&stepped_environment(), cache(2048));
     assert_eq!(db.block_trace(), None);
 }
 
