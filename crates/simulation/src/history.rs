@@ -337,7 +337,12 @@ pub fn settings(seed: u64) -> Settings {
     let settings = if is_hybrid(seed) { hybrid_settings(seed, leveled).0 } else { leveled };
     if has_auto_cache(seed) && settings.tiers.len() > 1 {
         let fast_cache = FastCacheSettings { capacity: CacheCapacity::Auto, ..fast_cache(seed) };
-        return Settings { fast_cache, ..settings };
+        // In every second one tables lie where the cache is of use.
+        let placement = match seed / 64 % 2 {
+            0 => settings.placement,
+            _ => PlacementChoice::LogOnly,
+        };
+        return Settings { fast_cache, placement, ..settings };
     }
     match has_fast_cache(seed) && settings.tiers.len() > 1 {
         true if is_hybrid(seed) => Settings { fast_cache: fast_cache(seed), ..settings },

@@ -337,7 +337,7 @@ fn a_full_cache_leaves_logs_their_room() {
 fn errors_lies_and_rot_meet_files_of_the_cache() {
     for (suite, shape) in [("errors", errors::SHAPE), ("lies", lies::SHAPE)] {
         for has_cache in [has_fast_cache, has_auto_cache] {
-            let seeds = (0..256).filter(|seed| has_cache(*seed));
+            let seeds = (0..2048).filter(|seed| has_cache(*seed));
             let left: Vec<_> = seeds.map(|seed| (seed, left_by(seed, &shape))).collect();
             assert!(left.iter().any(|(_, files)| *files > 0), "{suite}: {left:?}");
         }
