@@ -283,24 +283,28 @@ impl Jobs {
         lanes: &[Lane],
         bulk: u32,
     ) -> Result<()> {
-        let lanes = lanes.iter().copied().chain((0..bulk).map(|_| Lane::Bulk));
+        let lanes: Vec<_> = lanes.iter().copied().chain((0..bulk).map(|_| Lane::Bulk)).collect();
         if let Some(stepper) = &self.stepper {
-            stepper.add(planner, self, lanes.collect());
+            stepper.add(planner, self, lanes);
             return Ok(());
         }
-        for (index, lane) in lanes.enumerate() {
+        let count = lanes.len();
+        // Before any of them runs: the last one that finds nothing to do looks whether the store
+        // rests.
+        self.state.lock().started += count;
+        for (index, lane) in lanes.into_iter().enumerate() {
             let (jobs, planner) = (Arc::clone(self), Arc::downgrade(planner));
             let worker = threads::spawn(&format!("thermocline-{index}"), move || {
                 jobs.work(&planner, lane);
             })
             .map_err(|error| {
+                self.state.lock().started -= count - index;
                 Error::new(
                     crate::ErrorKind::Io,
                     format!("cannot start a background thread: {error}"),
                 )
             })?;
             self.workers.lock().push(worker);
-            self.state.lock().started += 1;
         }
         Ok(())
     }
