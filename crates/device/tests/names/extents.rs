@@ -222,7 +222,7 @@ impl Scene {
 #[test]
 fn a_log_is_made_while_extents_are_written_and_its_room_is_given_back_after_that() {
     let scene = Scene::new(ByteSize::kib(512));
-    let (large, small) = (scene.table("1.sst", 6, 200), scene.table("2.sst", 6, 2));
+    let (large, small) = (scene.table("1.sst", 6, 118), scene.table("2.sst", 6, 2));
     (0..8).for_each(|_| _ = scene.read(&large));
     (0..5).for_each(|_| _ = scene.read(&small));
     // What 5 % of the tier leave: the log is expected to take 64 KiB of it.

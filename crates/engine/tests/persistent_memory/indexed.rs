@@ -349,7 +349,7 @@ fn a_full_index_refuses_new_records_takes_deletes_and_goes_on_when_they_made_roo
         ..indexed()
     };
     let db = machine.environment().create(Path::new(HOME), &settings).unwrap();
-    let name = |number: u64| [key(number), vec![b'x'; (number % 2000) as usize]].concat();
+    let name = |number: u64| [key(number), vec![b'x'; (number % 200) as usize]].concat();
     let mut number = 0;
     let error = loop {
         match db.put(name(number), number.to_le_bytes()) {
@@ -359,7 +359,7 @@ fn a_full_index_refuses_new_records_takes_deletes_and_goes_on_when_they_made_roo
         if number % 256 == 0 {
             db.settle().unwrap();
         }
-        assert!(number < 40_000, "the region takes more than it has");
+        assert!(number < 60_000, "the region takes more than it has");
     };
     assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
     assert!(error.to_string().contains("deletes are taken"), "{error}");

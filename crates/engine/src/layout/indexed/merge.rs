@@ -207,7 +207,10 @@ impl Job for MergeIndexed {
                     }
                     Ok(Step::More)
                 }
-                None => self.remove().map(|()| Step::Done),
+                None => {
+                    let removed = self.remove();
+                    removed.inspect_err(|_| self.index.note_refused_merge()).map(|()| Step::Done)
+                }
             },
         }
     }

@@ -6,8 +6,7 @@
 //!    some chunks, is not for new keys, but for deletes and merges (`shared/index_room.rs`).
 //! 3. Where entering finds no room the index is stuck: tables wait, and new records are refused. It
 //!    is tried again when there is more room, and other tables are, one by one, those with the most
-//!    tombstones first. Merges of what is not live go on while there is room for changes: they make
-//!    room.
+//!    tombstones first. Merges of what is not live go on until one finds no room: they make some.
 
 use super::TableIndex;
 use crate::limits::MEMTABLES;
@@ -22,7 +21,7 @@ use thermocline_pmem::{Geometry, TreeCounts};
 /// The part of a region that is for deletes, and for merges that make room; and in chunks, for keys
 /// of many lengths take a chunk each.
 const OF_CHANGES: u64 = 64;
-const CHUNKS_OF_CHANGES: u64 = 16;
+const CHUNKS_OF_CHANGES: u64 = 32;
 /// What an entry takes beside its key where there are too few to tell, and how many are enough.
 const ENTRY_BYTES: u64 = 96;
 const ENTRIES_MIN: u64 = 1 << 10;
@@ -36,7 +35,7 @@ pub(super) fn chunks_of_arenas(geometry: &Geometry, memtable_bytes: u64) -> u64 
 
 /// Free chunks behind those that new keys leave to changes.
 pub(super) fn chunks_of_changes(geometry: &Geometry) -> u64 {
-    let least = CHUNKS_OF_CHANGES.min(geometry.chunks() / 8);
+    let least = CHUNKS_OF_CHANGES.min(geometry.chunks() / 4);
     (geometry.chunks() / OF_CHANGES).max(least)
 }
 
@@ -89,13 +88,7 @@ impl TableIndex {
 
     /// What is in the index can change its place, as a merge has it.
     pub fn takes_changes(&self) -> bool {
-        let is_refused = self.course.refusal.lock().as_ref().map(|refusal| refusal.is_of_merge);
-        match is_refused {
-            None => true,
-            Some(is_of_merge) => {
-                !is_of_merge && self.tree.region().chunks().free_beside_arenas() > 0
-            }
-        }
+        self.course.refusal.lock().as_ref().is_none_or(|refusal| !refusal.is_of_merge)
     }
 
     /// Whether what was refused is tried again, now that there is room for `bytes`.
