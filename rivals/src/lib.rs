@@ -3,7 +3,6 @@
 //! ```text
 //!   rocksdb   11.8, one or two tiers (feature rocksdb)     leveldb   1.23 (feature leveldb)
 //!   lmdb  redb  fjall  sled   one tier                     absent    named, with the reason
-//!   foyer     a cache and no store: replays traces of blocks
 //!   tiers     RocksDB and LevelDB over tiers by our plugin
 //!   foreign   the only `unsafe` code                       (all: tests/conformance.rs)
 //! ```
@@ -13,7 +12,6 @@
 
 pub mod absent;
 pub mod fjall;
-pub mod foyer;
 #[allow(unsafe_code, reason = "the fence: C interfaces and a mapped file")]
 mod foreign;
 #[cfg(feature = "leveldb")]
@@ -44,7 +42,6 @@ pub fn all() -> Vec<&'static dyn EngineKind> {
         &redb::Redb,
         &fjall::Fjall,
         &sled::Sled,
-        &foyer::Foyer,
         &absent::HOTRAP,
         &absent::PRISMDB,
     ]);
