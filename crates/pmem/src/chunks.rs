@@ -10,8 +10,8 @@
 //! 2. A header is durable before its run is used, and a run is free in its header before another
 //!    gets it. At any moment a crash leaves the old header or the new one (`twin.rs`).
 //! 3. To cut a run the header of its rest is written first: until the run's own header is shorter,
-//!    it is inside and not looked at. Where the middle is
-//!    taken, the header of what is before it comes last.
+//!    it is inside and not looked at. Where the middle is taken, the header of what is before it
+//!    comes last.
 //! 4. An arena needs chunks in a row. The first chunks can be left to arenas
 //!    ([`Chunks::leave_to_arenas`]): all else is a chunk each, and goes behind them.
 //! 5. Free neighbours are one run in memory; their headers join when they are given out.

@@ -113,8 +113,12 @@ impl Indexed {
             return Some(Box::new(Leave { indexed: Arc::clone(self), dead, _claimed: claimed }));
         }
         let for_order = counts.is_for_order(&chosen);
-        let is_late = index.waiting() > WAITING_MAX;
-        if index.is_stuck() && for_order || is_late && !index.is_stuck() || !index.takes_changes() {
+        // A stuck index gets room by merges of what is dead; else what waits is entered first.
+        let waits = match index.is_stuck() {
+            true => for_order || !index.takes_changes(),
+            false => index.waiting() > WAITING_MAX,
+        };
+        if waits {
             return None;
         }
         let claimed = self.versions.claim(&mut tables, claim_of(&chosen))?;

@@ -4,7 +4,7 @@
 //! 2. The register may know a table that an edit has removed and of which no entry speaks: it is
 //!    forgotten. One that entries name was removed by no edit: the manifest has lost its end.
 
-use super::room::{Course, chunks_of_arenas, chunks_of_changes};
+use super::room::{Course, chunks_left_by_entering, chunks_of_arenas};
 use super::{TableIndex, Tables};
 use crate::error::{Error, Result};
 use crate::shared::Shared;
@@ -50,7 +50,7 @@ impl TableIndex {
         let memtable_bytes =
             if has_memtables { shared.settings.division().memtable_bytes } else { 0 };
         chunks.leave_to_arenas(chunks_of_arenas(&geometry, memtable_bytes));
-        chunks.leave_to_changes(chunks_of_changes(&geometry));
+        chunks.leave_to_changes(chunks_left_by_entering(&geometry));
         let rebuilt = tables.waiting.iter().map(|table| table.meta.number).max();
         Ok(Self {
             shared: Arc::clone(shared),

@@ -3,7 +3,8 @@
 //! 1. The first chunks are for memtables: one more of them than there may be, for one is made at an
 //!    opening before those of the life before are freed.
 //! 2. Behind them the index takes what it needs. A sixty-fourth of the region, and of a small one
-//!    some chunks, is not for new keys, but for deletes and merges (`shared/index_room.rs`).
+//!    some chunks, is not for new keys, but for deletes and merges (`shared/index_room.rs`). What was
+//!    acknowledged and turns out to need more may take half of that.
 //! 3. Where entering finds no room the index is stuck: tables wait, and new records are refused. It
 //!    is tried again when there is more room, and other tables are, one by one, those with the most
 //!    tombstones first. Merges of what is not live go on until one finds no room: they make some.
@@ -33,8 +34,15 @@ pub(super) fn chunks_of_arenas(geometry: &Geometry, memtable_bytes: u64) -> u64 
     chunks.min(geometry.chunks() / 2)
 }
 
+/// Free chunks behind those that entering new keys leaves to changes: half of what writers leave.
+/// Keys that were acknowledged may need more chunks than they were taken to, for those of each
+/// length take some.
+pub(super) fn chunks_left_by_entering(geometry: &Geometry) -> u64 {
+    chunks_of_changes(geometry) / 2
+}
+
 /// Free chunks behind those that new keys leave to changes.
-pub(super) fn chunks_of_changes(geometry: &Geometry) -> u64 {
+fn chunks_of_changes(geometry: &Geometry) -> u64 {
     let least = CHUNKS_OF_CHANGES.min(geometry.chunks() / 4);
     (geometry.chunks() / OF_CHANGES).max(least)
 }
