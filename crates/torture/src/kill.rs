@@ -145,8 +145,9 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(seed: u64, asynchronous: bool) -> Self {
-        let epoch = Epoch::new(seed).asynchronous(asynchronous);
+    fn new(seed: u64, run: &Run) -> Self {
+        let epoch = Epoch::new(seed).asynchronous(run.asynchronous);
+        let epoch = epoch.with_region(run.region.as_deref());
         let models = (0..epoch.writers).map(|it| Model::new(epoch.history, it)).collect();
         Self { epoch, models }
     }
@@ -165,8 +166,12 @@ impl Bench {
             if now > 0 {
                 return Err("the database is gone".to_owned());
             }
-            // Killed while it was being made: what is there must not be in the way.
-            return Ok(());
+            // Killed while it was being made: what is there must not be in the way. A region names
+            // the database that it is of, and this will be another.
+            let region = fast.join(life::REGION_NAME);
+            let is_there = region.exists();
+            let removed = if is_there { std::fs::remove_file(region) } else { Ok(()) };
+            return removed.map_err(|error| error.to_string());
         }
         for again in [false, true] {
             let opened = life::open(&self.epoch, &fast, &slow, random.next_u64());
@@ -262,6 +267,7 @@ fn start(directory: &Path, epoch: &Epoch, life: u64) -> std::io::Result<Child> {
         .arg(directory)
         .args(["--epoch", &epoch.seed.to_string(), "--life", &life.to_string()])
         .args(epoch.asynchronous.then_some("--asynchronous"))
+        .args(epoch.region.iter().flat_map(|driver| ["--region", driver]))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -301,11 +307,11 @@ fn empty(directory: &Path) -> Result<(), String> {
 /// Runs the rounds; stops at the first failure.
 pub fn run(run: &Run) -> Result<Report, Setup> {
     let mut report = run.report("kill");
-    let mut bench = Bench::new(0, run.asynchronous);
+    let mut bench = Bench::new(0, run);
     for round in run.first..run.first + run.rounds {
         let epoch = round / EPOCH_ROUNDS;
         if round == run.first || round.is_multiple_of(EPOCH_ROUNDS) {
-            bench = Bench::new(Epoch::seed_of(run.seed, epoch), run.asynchronous);
+            bench = Bench::new(Epoch::seed_of(run.seed, epoch), run);
             empty(&run.directory).map_err(Setup)?;
         }
         match bench.round(&run.directory, mix(run.seed) ^ mix(round), &mut report) {

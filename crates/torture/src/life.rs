@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use thermocline::{
-    ByteSize, Db, Durability, Error, ErrorKind, HybridSettings, Preset, Settings, Ticket, Tier,
-    WriteBatch,
+    ByteSize, Db, Durability, Error, ErrorKind, HybridSettings, PersistentMemory, Preset, Settings,
+    Ticket, Tier, WriteBatch,
 };
 use thermocline_foundation::random::{Random, mix};
 use thermocline_foundation::{Clock, SystemClock};
@@ -26,6 +26,8 @@ pub struct Epoch {
     pub history: History,
     /// Every writer has many writes in flight; else half of them do.
     pub asynchronous: bool,
+    /// The driver of a region of persistent memory beside the tiers; none: there is no region.
+    pub region: Option<String>,
     driver: &'static str,
     /// Small ones do not hold the deepest level: tables are made on both tiers.
     fast_mib: u64,
@@ -45,6 +47,10 @@ const FAST_MIB: [u64; 4] = [2, 4, 5, 40];
 const SLOW_MIB: u64 = 64;
 const SLOW_MIB_MIN: u64 = 2;
 
+/// The file of a region, and its size.
+pub const REGION_NAME: &str = "region";
+const REGION_MIB: u64 = 32;
+
 impl Epoch {
     /// The seed of a run's epoch of this number: the first is of the default preset, the next of
     /// the other, and so by turns.
@@ -60,6 +66,7 @@ impl Epoch {
             writers: 1 + random.below(2) as usize,
             history: History { seed, sync_every },
             asynchronous: false,
+            region: None,
             driver: ["posix", "direct"][random.below(2) as usize],
             fast_mib: FAST_MIB[random.below(4) as usize],
             table_kib: 64 << random.below(3),
@@ -72,6 +79,15 @@ impl Epoch {
     /// The same, with or without many writes in flight of every writer.
     pub fn asynchronous(self, asynchronous: bool) -> Self {
         Self { asynchronous, ..self }
+    }
+
+    /// The same with a region of this driver, if one is named: with an index in it, or in every
+    /// other epoch with memtables alone, where the driver has such.
+    pub fn with_region(self, driver: Option<&str>) -> Self {
+        let Some(driver) = driver else { return self };
+        let has_index = self.preset == Preset::Hybrid || driver == "mapped";
+        let preset = if has_index { Preset::Indexed } else { Preset::Leveled };
+        Self { region: Some(driver.to_owned()), preset, ..self }
     }
 
     /// What the tiers have from one opening to the next, in MiB: every other time not what the
@@ -95,8 +111,12 @@ impl Epoch {
             |path: &Path, mib| Tier::new(path.join("tier"), ByteSize::mib(mib)).driver(self.driver);
         let high_watermark_percent = self.high_watermark_percent;
         let hybrid = HybridSettings { high_watermark_percent, ..HybridSettings::default() };
+        let region = |driver: &String| {
+            PersistentMemory::new(fast.join(REGION_NAME), ByteSize::mib(REGION_MIB)).driver(driver)
+        };
         Settings {
             preset: Some(self.preset),
+            persistent_memory: self.region.as_ref().map(region),
             hybrid,
             tiers: vec![tier(fast, fast_mib), tier(slow, slow_mib)],
             memory: ByteSize::mib(8),

@@ -84,6 +84,8 @@ enum Command {
         life: u64,
         #[arg(long)]
         asynchronous: bool,
+        #[arg(long)]
+        region: Option<String>,
     },
 }
 
@@ -116,6 +118,10 @@ struct RunArguments {
     /// so; else half of them do
     #[arg(long)]
     asynchronous: bool,
+    /// With `kill`: stores have a region of persistent memory, a file, with this driver; with the
+    /// preset indexed, and in every other epoch leveled
+    #[arg(long, value_name = "DRIVER")]
+    region: Option<String>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -164,7 +170,7 @@ fn run(mode: &'static str, arguments: &RunArguments) -> Result<Report, Setup> {
     let (directory, lock) = scratch(&base, mode)?;
     let seed = arguments.seed.unwrap_or_else(|| entropy() >> 32);
     let run = Run::new(mode, directory.clone(), seed, arguments.first, arguments.rounds);
-    let run = run.asynchronous(arguments.asynchronous);
+    let run = run.asynchronous(arguments.asynchronous).region(arguments.region.clone());
     let result = match mode {
         "kill" => kill::run(&run),
         _ => match block_device::obstacle(&directory) {
@@ -232,8 +238,9 @@ fn main() -> ExitCode {
         Command::Kill(arguments) => ("kill", arguments),
         Command::Power(arguments) => ("power", arguments),
         Command::Plugin(arguments) => return plugin::main(&arguments),
-        Command::Child { dir, epoch, life, asynchronous } => {
+        Command::Child { dir, epoch, life, asynchronous, region } => {
             let epoch = Epoch::new(epoch).asynchronous(asynchronous);
+            let epoch = epoch.with_region(region.as_deref());
             eprintln!("{}", kill::child(&dir, &epoch, life));
             return ExitCode::from(1);
         }

@@ -18,6 +18,8 @@ pub struct Run {
     pub rounds: u64,
     /// Every writer has many writes in flight.
     pub asynchronous: bool,
+    /// The driver of a region of persistent memory.
+    pub region: Option<String>,
     bar: ProgressBar,
     clock: SystemClock,
 }
@@ -26,17 +28,22 @@ const TEMPLATE: &str = "{msg} [{bar:30}] {pos} of {len} rounds, {per_sec}, {eta}
 
 impl Run {
     pub fn new(mode: &'static str, directory: PathBuf, seed: u64, first: u64, rounds: u64) -> Self {
-        let asynchronous = false;
+        let (asynchronous, region) = (false, None);
         let bar = ProgressBar::new(rounds).with_message(mode);
         let style = ProgressStyle::with_template(TEMPLATE).map(|it| it.progress_chars("=> "));
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let clock = SystemClock::new();
-        Self { mode, directory, seed, first, rounds, asynchronous, bar, clock }
+        Self { mode, directory, seed, first, rounds, asynchronous, region, bar, clock }
     }
 
     /// The same, with or without many writes in flight of every writer.
     pub fn asynchronous(self, asynchronous: bool) -> Self {
         Self { asynchronous, ..self }
+    }
+
+    /// The same, with a region of persistent memory of this driver.
+    pub fn region(self, region: Option<String>) -> Self {
+        Self { region, ..self }
     }
 
     pub fn report(&self, mode: &'static str) -> Report {
@@ -123,11 +130,12 @@ impl Failure {
     pub fn new(run: &Run, round: u64, begin: u64, text: String) -> Self {
         let begin = begin.max(run.first);
         let replay = format!(
-            "cargo xtask torture {} --seed {} --first {begin} --rounds {}{}",
+            "cargo xtask torture {} --seed {} --first {begin} --rounds {}{}{}",
             run.mode,
             run.seed,
             round + 1 - begin,
-            if run.asynchronous { " --asynchronous" } else { "" }
+            if run.asynchronous { " --asynchronous" } else { "" },
+            run.region.iter().map(|driver| format!(" --region {driver}")).collect::<String>()
         );
         Self { round, text, directory: run.directory.clone(), replay }
     }

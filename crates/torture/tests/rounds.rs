@@ -50,6 +50,17 @@ fn killed_processes_lose_no_write_whose_ticket_was_answered() {
     assert!(report["acknowledged"].as_u64().unwrap() >= 100, "{report}");
 }
 
+/// Memtables without a log, and an index of all records, in a file that is mapped.
+#[test]
+fn killed_processes_lose_nothing_that_a_region_had() {
+    let scratch = tempfile::tempdir().unwrap();
+    let rounds = ["kill", "--rounds", "40", "--seed", "5", "--region", "emulated-0ns", "--json"];
+    let report = report(scratch.path(), &rounds);
+    assert_eq!(report["rounds"], 40, "{report}");
+    assert!(report["failure"].is_null(), "{report}");
+    assert!(report["acknowledged"].as_u64().unwrap() >= 100, "{report}");
+}
+
 /// The tester tested: the loop finds a group that is acknowledged while one before it is not
 /// written.
 #[cfg(feature = "planted-bugs")]
