@@ -13,6 +13,8 @@ pub struct RegionStats {
     /// What its bytes are: `persistent memory`, `persistent memory, caches included`, `emulated:
     /// lost at power failure`, or `an ordinary file: writes go to a log`.
     pub media: String,
+    /// Memtables are in it; else writes go to a log.
+    pub has_memtables: bool,
     /// Bytes of its chunks, in use or not.
     pub bytes: u64,
     /// Bytes of chunks that are free.
@@ -36,6 +38,7 @@ impl RegionStats {
         Self {
             path: arenas.path().display().to_string(),
             media: media.to_owned(),
+            has_memtables: !arenas.is_beside_log(),
             bytes: geometry.chunks() * geometry.chunk_bytes,
             free_bytes: region.chunks().free_chunks() * geometry.chunk_bytes,
             lines: counts.lines,
