@@ -101,7 +101,7 @@ IOStatus TieredFileSystem::NewWritableFile(const Path& path, const FileOptions& 
   };
   const IOStatus status = OpenAtPlace(file.get(), Access::kWrite, &epoch, open);
   if (!status.ok()) return status;
-  *result = std::make_unique<TieredWritableFile>(target_, std::move(file), 0, options,
+  *result = std::make_unique<TieredWritableFile>(target_, path, std::move(file), 0, options,
                                                  std::move(opened));
   return status;
 }
@@ -126,7 +126,7 @@ IOStatus TieredFileSystem::Reopen(const Path& path, OpenFile file, const FileOpt
     return target()->ReopenWritableFile(place, options, &opened, dbg);
   });
   if (!status.ok()) return status;
-  *result = std::make_unique<TieredWritableFile>(target_, std::move(file), len, options,
+  *result = std::make_unique<TieredWritableFile>(target_, path, std::move(file), len, options,
                                                  std::move(opened));
   return status;
 }
@@ -148,7 +148,7 @@ IOStatus TieredFileSystem::ReuseWritableFile(const Path& path, const Path& old,
     return target()->ReuseWritableFile(place, place, options, &opened, dbg);
   });
   if (!status.ok()) return status;
-  *result = std::make_unique<TieredWritableFile>(target_, std::move(file), 0, options,
+  *result = std::make_unique<TieredWritableFile>(target_, path, std::move(file), 0, options,
                                                  std::move(opened));
   return status;
 }

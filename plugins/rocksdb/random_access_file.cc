@@ -131,6 +131,8 @@ TieredRandomAccessFile::TieredRandomAccessFile(std::shared_ptr<rocksdb::FileSyst
       tiers_(std::move(tiers)),
       file_(std::move(file)),
       options_(options),
+      by_extents_(!options.use_mmap_reads && thermocline_file_keeps_extents(file_.get())),
+      is_direct_(opened->use_direct_io()),
       current_(std::move(opened)),
       epoch_(epoch),
       hint_(kNoHint),
@@ -163,11 +165,10 @@ void TieredRandomAccessFile::Follow() const {
 
 bool TieredRandomAccessFile::ReadExtents(uint64_t offset, size_t n, const IOOptions& options,
                                          Slice* result, char* scratch, IODebugContext* dbg) const {
-  if (options_.use_mmap_reads) return false;
   // The file that is open now is that of this epoch, or a later one: then nothing is filled in.
   const uint64_t epoch = epoch_.load();
   const auto now = current_.Now();
-  const size_t alignment = now->use_direct_io() ? GetRequiredBufferAlignment() : 1;
+  const size_t alignment = is_direct_ ? GetRequiredBufferAlignment() : 1;
   const auto read = [&](uint64_t at, size_t len, char* to, const char** got, size_t* got_len) {
     Slice bytes;
     const Charge charge(file_.get(), THERMOCLINE_USE_READ, at, len);
@@ -186,7 +187,9 @@ IOStatus TieredRandomAccessFile::Read(uint64_t offset, size_t n, const IOOptions
                                       Slice* result, char* scratch, IODebugContext* dbg) const {
   thermocline_file_was_read(file_.get());
   const auto now = Now();
-  if (ReadExtents(offset, n, options, result, scratch, dbg)) return IOStatus::OK();
+  if (by_extents_ && ReadExtents(offset, n, options, result, scratch, dbg)) {
+    return IOStatus::OK();
+  }
   const Charge charge(file_.get(), THERMOCLINE_USE_READ, offset, n);
   return now->Read(offset, n, options, result, scratch, dbg);
 }
@@ -199,11 +202,11 @@ IOStatus TieredRandomAccessFile::MultiRead(FSReadRequest* requests, size_t count
   const uint64_t epoch = epoch_.load();
   const auto now = current_.Now();
   Charge charge(file_.get());
-  if (options_.use_mmap_reads) {
+  if (!by_extents_) {
     AddAll(&charge, requests, count);
     return now->MultiRead(requests, count, options, dbg);
   }
-  const size_t alignment = now->use_direct_io() ? GetRequiredBufferAlignment() : 1;
+  const size_t alignment = is_direct_ ? GetRequiredBufferAlignment() : 1;
   ReadsByHost reads(requests, count);
   uint64_t wanted_end = 0;
   for (FSReadRequest* one = requests; one != requests + count; ++one) {
@@ -263,7 +266,7 @@ size_t TieredRandomAccessFile::GetUniqueId(char* id, size_t max_size) const {
   return current_.Now()->GetUniqueId(id, max_size);
 }
 
-bool TieredRandomAccessFile::use_direct_io() const { return current_.Now()->use_direct_io(); }
+bool TieredRandomAccessFile::use_direct_io() const { return is_direct_; }
 
 size_t TieredRandomAccessFile::GetRequiredBufferAlignment() const {
   return TieredAlignment(current_.Now()->GetRequiredBufferAlignment());

@@ -76,7 +76,8 @@ class TieredRandomAccessFile : public rocksdb::FSRandomAccessFile, private OpenR
   CurrentFile<Host>::Use Now() const;
   void FollowIfMoved() const override;
   void Follow() const;
-  // True where the answer comes from extents, or was read with what they want.
+  // True where the answer comes from extents, or was read with what they want. Only where extents
+  // are kept.
   bool ReadExtents(uint64_t offset, size_t n, const rocksdb::IOOptions& options,
                    rocksdb::Slice* result, char* scratch, rocksdb::IODebugContext* dbg) const;
 
@@ -84,6 +85,9 @@ class TieredRandomAccessFile : public rocksdb::FSRandomAccessFile, private OpenR
   const std::shared_ptr<Tiers> tiers_;
   const OpenFile file_;
   const rocksdb::FileOptions options_;
+  // Reads ask for extents.
+  const bool by_extents_;
+  const bool is_direct_;
   mutable CurrentFile<Host> current_;
   // The epoch of the place that is open.
   mutable std::atomic<uint64_t> epoch_;

@@ -25,13 +25,16 @@ bool IsFull(const rocksdb::IOStatus& status, const rocksdb::FileOptions& options
 
 }  // namespace
 
-TieredWritableFile::TieredWritableFile(std::shared_ptr<rocksdb::FileSystem> host, OpenFile file,
-                                       uint64_t len, const rocksdb::FileOptions& options,
+TieredWritableFile::TieredWritableFile(std::shared_ptr<rocksdb::FileSystem> host,
+                                       const std::string& path, OpenFile file, uint64_t len,
+                                       const rocksdb::FileOptions& options,
                                        std::unique_ptr<rocksdb::FSWritableFile> opened)
     : FSWritableFile(options),
       host_(std::move(host)),
       file_(std::move(file)),
       options_(options),
+      is_direct_(opened->use_direct_io()),
+      syncs_name_(IsLog(path)),
       current_(std::move(opened)),
       len_(len) {}
 
@@ -106,7 +109,7 @@ rocksdb::IOStatus TieredWritableFile::OpenNewPlace(std::unique_ptr<Host>* opened
 }
 
 rocksdb::IOStatus TieredWritableFile::Synced(IOStatus synced) {
-  if (!synced.ok()) return synced;
+  if (!synced.ok() || !syncs_name_) return synced;
   return ToIOStatus(thermocline::Synced(file_.get()));
 }
 
@@ -193,7 +196,7 @@ size_t TieredWritableFile::GetUniqueId(char* id, size_t max_size) const {
 
 bool TieredWritableFile::IsSyncThreadSafe() const { return current_.Now()->IsSyncThreadSafe(); }
 
-bool TieredWritableFile::use_direct_io() const { return current_.Now()->use_direct_io(); }
+bool TieredWritableFile::use_direct_io() const { return is_direct_; }
 
 size_t TieredWritableFile::GetRequiredBufferAlignment() const {
   return TieredAlignment(current_.Now()->GetRequiredBufferAlignment());

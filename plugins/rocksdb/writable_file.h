@@ -6,7 +6,9 @@
 // 1. The known length is that of the appends that succeeded: what part of a failed one reached the
 //    device is cut off, so that its repetition does not double it.
 // 2. The host hears of a full device only when every tier refused.
-// 3. A sync that succeeds has made the bytes durable, then the name.
+// 3. A sync that succeeds has made the bytes durable, then the name where the host relies on that:
+//    of logs. It syncs the directory of its tables and blobs itself, once for all files of a job,
+//    before the MANIFEST names them.
 // 4. Once a file has gone on elsewhere and cannot be opened there, all later appends fail: the host
 //    would write to a file without a name.
 //
@@ -25,9 +27,9 @@ namespace thermocline {
 
 class TieredWritableFile : public rocksdb::FSWritableFile {
  public:
-  // `len` is what the file holds already.
-  TieredWritableFile(std::shared_ptr<rocksdb::FileSystem> host, OpenFile file, uint64_t len,
-                     const rocksdb::FileOptions& options,
+  // `len` is what the file at `path` holds already.
+  TieredWritableFile(std::shared_ptr<rocksdb::FileSystem> host, const std::string& path,
+                     OpenFile file, uint64_t len, const rocksdb::FileOptions& options,
                      std::unique_ptr<rocksdb::FSWritableFile> opened);
 
   using IOOptions = rocksdb::IOOptions;
@@ -79,6 +81,9 @@ class TieredWritableFile : public rocksdb::FSWritableFile {
   // Until it is closed: it may move then.
   OpenFile file_;
   const rocksdb::FileOptions options_;
+  const bool is_direct_;
+  // Invariant 3.
+  const bool syncs_name_;
   CurrentFile<Host> current_;
   uint64_t len_;
   bool went_elsewhere_ = false;

@@ -26,6 +26,8 @@ inline bool EndsWith(const std::string& path, const std::string& suffix) {
          path.compare(path.size() - suffix.size(), suffix.size(), suffix) == 0;
 }
 
+inline bool IsLog(const std::string& path) { return EndsWith(path, ".log"); }
+
 inline bool IsManifest(const std::string& path) {
   const size_t slash = path.rfind('/');
   return path.compare(slash == std::string::npos ? 0 : slash + 1, 9, "MANIFEST-") == 0;

@@ -263,6 +263,10 @@ uint64_t thermocline_file_epoch(const thermocline_file *file);
 // Costs additions to counters that all readers of the file share: once in a while is enough.
 void thermocline_file_was_read(const thermocline_file *file);
 
+// Extents are kept of the file (`cache=extents`), as long as the handle lives: where they are not,
+// the host need not ask for them. `file` must not be NULL.
+bool thermocline_file_keeps_extents(const thermocline_file *file);
+
 // Reads up to `len` bytes at `offset` into `to` from extents on the fastest tier
 // (`cache=extents`), if all of them are there. `epoch` is that of the place that the host has
 // open. Answers how many bytes were read, fewer than `len` at the end of the file alone, or -1:

@@ -5,6 +5,8 @@
 //! bytes has an address.
 
 use std::alloc::Layout;
+#[cfg(test)]
+use std::ffi::CStr;
 use std::ffi::{c_char, c_void};
 
 unsafe extern "C" {
@@ -46,19 +48,25 @@ pub unsafe extern "C" fn thermocline_free(buffer: *mut c_void) {
     unsafe { free(buffer) };
 }
 
+/// The text of an answer, which it gives back.
+#[cfg(test)]
+pub fn take_text(text: *mut c_char) -> String {
+    assert!(!text.is_null(), "there is no text");
+    // SAFETY: the library gave the text, and it is given back once.
+    unsafe {
+        let owned = CStr::from_ptr(text).to_str().unwrap().to_owned();
+        thermocline_free(text.cast());
+        owned
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::CStr;
 
     #[test]
     fn a_text_is_one_line_that_no_zero_ends() {
-        let at = line("one\0two\nthree");
-        // SAFETY: `line` gave it, with a zero behind.
-        let text = unsafe { CStr::from_ptr(at) }.to_str().unwrap().to_owned();
-        // SAFETY: as above, and once.
-        unsafe { thermocline_free(at.cast()) };
-        assert_eq!(text, "one two three");
+        assert_eq!(take_text(line("one\0two\nthree")), "one two three");
     }
 
     #[test]

@@ -17,22 +17,11 @@ use super::transaction::{
     Transaction, thermocline_db_begin, thermocline_transaction_close, thermocline_transaction_get,
 };
 use crate::handle::with;
-use crate::memory::thermocline_free;
+use crate::memory::take_text;
 use crate::status::Status;
 use crate::status::Status::{THERMOCLINE_OK, THERMOCLINE_PANIC};
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CString, c_char, c_void};
 use std::ptr::{null, null_mut};
-
-/// The text of an answer, which it gives back.
-fn take_text(why: *mut c_char) -> String {
-    assert!(!why.is_null(), "there is no text");
-    // SAFETY: the library gave the text, and it is given back once.
-    unsafe {
-        let text = CStr::from_ptr(why).to_str().unwrap().to_owned();
-        thermocline_free(why.cast());
-        text
-    }
-}
 
 fn open(home: &std::path::Path) -> *mut Db {
     let path = CString::new(home.to_str().unwrap()).unwrap();

@@ -210,6 +210,14 @@ pub unsafe extern "C" fn thermocline_file_was_read(file: *const File) {
     unsafe { &*file }.held().of.was_read();
 }
 
+/// Extents are kept of the file (`cache=extents`), as long as the handle lives: where they are not,
+/// the host need not ask for them. `file` must not be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thermocline_file_keeps_extents(file: *const File) -> bool {
+    // SAFETY: the header asks for it.
+    unsafe { &*file }.held().of.keeps_extents()
+}
+
 /// Bytes of a file that are wanted for a cache of extents: `len` at `offset`; none where `len` is
 /// 0.
 #[repr(C)]
@@ -299,6 +307,9 @@ pub unsafe extern "C" fn thermocline_file_book(
 ) -> u64 {
     // SAFETY: the header asks for it.
     let file = unsafe { &(*file).held().of };
+    if !file.is_emulated() {
+        return 0;
+    }
     let of = match of {
         THERMOCLINE_USE_READ => HostUse::Read { offset, len },
         THERMOCLINE_USE_WRITE => HostUse::Write { offset, len },

@@ -5,3 +5,6 @@ mod directories;
 mod entries;
 mod failures;
 mod files;
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test writes as a host does")]
+mod tests;

@@ -4,7 +4,9 @@
 //!    deleted, replaced, moved, or written again.
 //! 2. No link names a copy: the next opening for writing removes what this one had.
 //! 3. Files come first: a copy goes where a file needs its room.
-//! 4. Each copy that is made halves what all files count as reads, so that what was hot once does
+//! 4. A copy that is being made takes its room from the start: as many threads as there are fill a
+//!    tier no further than one does.
+//! 5. Each copy that is made halves what all files count as reads, so that what was hot once does
 //!    not stay so.
 //!
 //! Threads: any number of copies are made at once, of a file one.
@@ -78,6 +80,7 @@ impl Names {
                 return Ok(false);
             }
             named.moving = true;
+            named.copying_to = Some(to);
             (file, named.place.clone(), named.writings())
         };
         let target = host.target(&from, to);
@@ -93,6 +96,7 @@ impl Names {
             let named = now.and_then(|name| listing.get_mut(&name).ok());
             named.map_or((false, false), |named| {
                 named.moving = false;
+                named.copying_to = None;
                 let is_same = named.place == from && named.writings() == writings;
                 let is_kept = copied.is_ok() && is_same;
                 named.copy = Some(place.clone()).filter(|_| is_kept);
@@ -189,10 +193,11 @@ pub(super) fn left_free(capacity_bytes: u64, percent: u8) -> u64 {
 }
 
 impl Listing {
-    /// Bytes of copies on a room.
+    /// Bytes of copies on a room, and of those that are being made there.
     fn copied_bytes(&self, room: usize) -> u64 {
         let here = self.iter().filter(|(_, named)| {
-            named.copy.as_ref().is_some_and(|copy| copy.room.position() == room)
+            let made = named.copy.as_ref().map(|copy| copy.room);
+            made.or(named.copying_to).is_some_and(|at| at.position() == room)
         });
         here.map(|(_, named)| named.bytes).sum()
     }

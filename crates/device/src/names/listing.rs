@@ -54,6 +54,8 @@ pub(super) struct Named {
     writings: u64,
     /// A copy on a faster tier.
     pub copy: Option<Place>,
+    /// Where a copy is being made, which takes its room already.
+    pub copying_to: Option<TierIndex>,
     pub reading: Arc<Reading>,
     file: Weak<NamedFile>,
 }
@@ -64,8 +66,20 @@ impl Named {
         let (last_epoch, reads) = (AtomicU64::new(epoch), AtomicU64::new(0));
         let reading = Arc::new(Reading { last_epoch, reads });
         let (moving, is_late, writers, writings) = (false, false, 0, 0);
-        let (copy, file) = (None, Weak::new());
-        Self { place, class, bytes, moving, is_late, writers, writings, copy, reading, file }
+        let (copy, copying_to, file) = (None, None, Weak::new());
+        Self {
+            place,
+            class,
+            bytes,
+            moving,
+            is_late,
+            writers,
+            writings,
+            copy,
+            copying_to,
+            reading,
+            file,
+        }
     }
 
     pub fn begin_writing(&mut self) {

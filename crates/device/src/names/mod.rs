@@ -161,6 +161,8 @@ struct Host {
     /// The tiers by what says whose they are. That of a host's directory which is a tier itself is
     /// in `.thermocline`.
     identities: Vec<Arc<Tier>>,
+    /// One of them has an emulated device.
+    is_emulated: bool,
     /// The tiers by where their files lie, and last the host's directory where it is no tier.
     rooms: Vec<Room>,
     /// Which of `rooms` is the host's directory.

@@ -98,7 +98,15 @@ impl NamedFile {
     /// Where its tier's device is emulated: when that would be done with what the host is about to
     /// do. The host then [waits](NamedFile::wait_until). None for a real device.
     pub fn book(&self, of: HostUse) -> Option<u64> {
+        if !self.is_emulated() {
+            return None;
+        }
         self.device().book(std::ptr::from_ref(self).addr(), of)
+    }
+
+    /// One of the host's tiers is emulated. Costs a load from memory.
+    pub fn is_emulated(&self) -> bool {
+        self.host.is_emulated
     }
 
     /// Waits until a time that [`NamedFile::book`] told, wherever the file has moved since: all

@@ -164,6 +164,7 @@ impl Host {
             path,
             own,
             own_path,
+            is_emulated: identities.iter().any(|tier| tier.driver().emulated_as().is_some()),
             identities,
             rooms,
             home: home_room,

@@ -279,3 +279,24 @@ fn extents_and_new_files_go_on_while_a_move_to_a_stalled_device_waits() {
     });
     assert!(leaving.0.place().starts_with(SLOW));
 }
+
+/// Two threads that copy to a tier with room for one file.
+#[test]
+fn copies_that_are_being_made_take_their_room_already() {
+    let scene = Scene::new(ByteSize::kib(160));
+    let tables = ["1.sst", "2.sst"].map(|name| scene.table(name, 6, 25));
+    tables.iter().for_each(|(file, _)| file.was_read());
+    scene.names.end_window();
+    assert_eq!(scene.names.copy_threads(90), 16, "nothing else writes");
+    let gate = Arc::clone(&scene.devices.fast);
+    gate.set_closed(true);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| scene.names.copy_next(90).unwrap());
+        gate.wait_for_one();
+        let threads = scene.names.copy_threads(90);
+        gate.set_closed(false);
+        assert_eq!(threads, 0, "100 KiB of 152 are on their way, and the other file has as many");
+        assert!(first.join().unwrap());
+    });
+    assert!(!scene.names.copy_next(90).unwrap());
+}

@@ -112,6 +112,7 @@ impl Extents {
         let asked_bytes = self.asked_room_bytes.swap(u64::MAX, Relaxed);
         let room_bytes = room_bytes.min(asked_bytes).min(self.plan.capacity_bytes);
         self.keep_to(keeping, room_bytes);
+        self.look_for_room(keeping, room_bytes);
         if let Some(number) = keeping.found.pop() {
             self.adopt(keeping, number);
             self.is_filled.store(keeping.found.is_empty(), Relaxed);
@@ -128,6 +129,13 @@ impl Extents {
             return true;
         }
         false
+    }
+
+    /// Notes whether the next file needs another one's room.
+    fn look_for_room(&self, keeping: &Keeping, room_bytes: u64) {
+        let is_known = keeping.found.is_empty() && keeping.leaving.is_none();
+        let bytes = self.files.load().bytes() + self.plan.file_bytes;
+        self.has_room.store(is_known && bytes <= room_bytes, Relaxed);
     }
 
     /// Writes what readers have filled in so far, although it is less than a batch.

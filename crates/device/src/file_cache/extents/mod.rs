@@ -4,7 +4,8 @@
 //! ```text
 //!   reader ── read ──> look-up ──> sealed file on tier 0 ──> checksum ──> served
 //!                │ not there                        '── does not match ──> the host reads its file
-//!                '─ read again: wanted ── host reads it ── fill ──> batch ──> (keeping.rs)
+//!                │
+//!                '─ read again, or there is room: wanted ── host reads it ── fill ──> batch
 //!
 //!   stored extent   bytes of the file | checksum u32, bound to instance, file and offset
 //! ```
@@ -20,7 +21,9 @@
 //! 4. A host that makes a file waits for no fill: what it asks for while one goes on is done by
 //!    the thread that fills. Only where the device is full it waits, for the room that is given
 //!    back.
-//! 5. Reads of more than [`READ_EXTENTS_MAX`] extents pass by: scans and compactions.
+//! 5. An extent that nothing has to leave for is taken at its first read; a cache that is full
+//!    takes what a cache by least recent use would have.
+//! 6. Reads of more than [`READ_EXTENTS_MAX`] extents pass by: scans and compactions.
 //!
 //! Threads: any read and fill; one at a time keeps.
 
@@ -149,6 +152,8 @@ pub struct Extents {
     off_until_ns: AtomicU64,
     /// Extents are taken: not while files of earlier openings are read.
     is_filled: AtomicBool,
+    /// No extent has to leave for another one: all that is missed is taken.
+    has_room: AtomicBool,
     keeping: Mutex<Option<Keeping>>,
     /// What the host's files left when they asked for room amid a fill; more where none did.
     asked_room_bytes: AtomicU64,
@@ -191,6 +196,7 @@ impl Extents {
             back_off: Mutex::default(),
             off_until_ns: AtomicU64::new(0),
             is_filled: AtomicBool::new(false),
+            has_room: AtomicBool::new(false),
             keeping: Mutex::new(None),
             asked_room_bytes: AtomicU64::new(u64::MAX),
             plan,
@@ -230,7 +236,7 @@ impl Extents {
         let Some(tables) = self.tables.get() else { return Cached::Missed(None) };
         let files = self.files.load();
         let mut found = [None; READ_EXTENTS_MAX];
-        let mut is_wanted = false;
+        let mut is_wanted = self.has_room.load(Relaxed);
         let keys = (first..=last).map(|number| file.key(number * extent, extent));
         for (place, key) in found.iter_mut().zip(keys.clone()) {
             let low = tables.lookup.find(key.hash());

@@ -112,6 +112,24 @@ fn what_is_read_a_second_time_is_kept_and_served() {
 }
 
 #[test]
+fn a_first_read_is_enough_while_there_is_room_and_a_second_one_when_there_is_none() {
+    let extents = extents(&MemoryDriver::new(), 1 << 20, 1);
+    let read_once = |numbers: std::ops::Range<u64>| {
+        for file in numbers.map(file) {
+            (0..30_000).step_by(EXTENT as usize).for_each(|at| _ = read(&extents, &file, at, 100));
+        }
+        extents.write_gathered(u64::MAX);
+        extents.counts().admitted
+    };
+    let full = read_once(1..80);
+    // Small files have room for ten extents beside their seals.
+    let (least, most) = (16 * 9, 16 * 16);
+    assert!((least..=most).contains(&full), "{full} of {most}");
+    assert_eq!(read_once(80..90), full, "nothing leaves for a first read");
+    assert!(read_once(80..90) >= full + 60);
+}
+
+#[test]
 fn sealed_files_are_warm_after_a_kill_and_all_of_it_after_an_orderly_end() {
     let driver = MemoryDriver::new();
     let files: Vec<_> = (1..20).map(file).collect();

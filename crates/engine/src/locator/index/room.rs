@@ -3,8 +3,8 @@
 //! 1. The first chunks are for memtables: one more of them than there may be, for one is made at an
 //!    opening before those of the life before are freed.
 //! 2. Behind them the index takes what it needs. A sixty-fourth of the region, and of a small one
-//!    some chunks, is not for new keys, but for deletes and merges (`shared/index_room.rs`). What was
-//!    acknowledged and turns out to need more may take half of that.
+//!    some chunks, is not for new keys, but for deletes and merges (`shared/index_room.rs`). What
+//!    was acknowledged and turns out to need more may take half of that.
 //! 3. Where entering finds no room the index is stuck: tables wait, and new records are refused. It
 //!    is tried again when there is more room, and other tables are, one by one, those with the most
 //!    tombstones first. Merges of what is not live go on until one finds no room: they make some.
