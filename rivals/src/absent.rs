@@ -39,6 +39,16 @@ pub static ROCKSDB: Absent = Absent {
     reason: "this program was built without it; run cargo xtask rivals fetch, then this again",
 };
 
+/// Speedb, which comes by RocksDB's bindings.
+#[cfg(not(feature = "rocksdb"))]
+pub static SPEEDB: Absent = Absent {
+    name: "speedb",
+    about: "Speedb 2.8.0",
+    needs: Needs::OneOrMore,
+    reason: "this program was built without RocksDB's bindings; run cargo xtask rivals fetch and \
+             cargo xtask plugins fetch, then this again",
+};
+
 /// LevelDB in a build without it.
 #[cfg(not(feature = "leveldb"))]
 pub static LEVELDB: Absent = Absent {

@@ -1,9 +1,9 @@
 //! Other stores behind the benchmark's traits, one file each.
 //!
 //! ```text
-//!   rocksdb   11.8, one or two tiers (feature rocksdb)     leveldb   1.23 (feature leveldb)
+//!   rocksdb   11.8, and Speedb 2.8 (feature rocksdb)       leveldb   1.23 (feature leveldb)
 //!   lmdb  redb  fjall  sled   one tier                     absent    named, with the reason
-//!   tiers     RocksDB and LevelDB over tiers by our plugin
+//!   tiers     RocksDB, Speedb and LevelDB over tiers by our plugin
 //!   foreign   the only `unsafe` code                       (all: tests/conformance.rs)
 //! ```
 //! An engine here is given memory, durability and directories, and turns them into its own options
@@ -30,9 +30,9 @@ use thermocline_bench::store::EngineKind;
 pub fn all() -> Vec<&'static dyn EngineKind> {
     let mut engines = thermocline_bench::engines::ALL.to_vec();
     #[cfg(feature = "rocksdb")]
-    engines.push(&rocksdb::RocksDb);
+    engines.extend([&rocksdb::ROCKSDB as &dyn EngineKind, &rocksdb::SPEEDB]);
     #[cfg(not(feature = "rocksdb"))]
-    engines.push(&absent::ROCKSDB);
+    engines.extend([&absent::ROCKSDB as &dyn EngineKind, &absent::SPEEDB]);
     #[cfg(feature = "leveldb")]
     engines.push(&leveldb::LevelDb);
     #[cfg(not(feature = "leveldb"))]

@@ -1,4 +1,4 @@
-//! RocksDB 11.8, over one directory or, by `db_paths`, over two.
+//! RocksDB 11.8 and Speedb 2.8, over one directory or, by `db_paths`, over two.
 //!
 //! ```text
 //! @fast, @slow   TIER/db                            all of it
@@ -18,15 +18,18 @@
 //!
 //! Invariant: write buffers, block cache and row cache together are the memory that was given.
 
+mod library;
 mod transactions;
 
-use crate::foreign::rocksdb_tiers::{self, Environment};
+use crate::foreign::rocksdb_tiers::Environment;
 use crate::tiers::{self, Tiers};
+use library::Library;
 use rocksdb::{
     BlockBasedOptions, Cache, DB, DBAccess, DBCompressionType, DBPath, DBRawIteratorWithThreadMode,
     OptimisticTransactionDB, Options, ReadOptions, TransactionDB, TransactionDBOptions,
-    WaitForCompactOptions, WriteOptions,
+    WriteOptions,
 };
+use std::path::PathBuf;
 use std::sync::LazyLock;
 use thermocline_bench::Outcome;
 use thermocline_bench::store::{
@@ -36,9 +39,15 @@ use thermocline_bench::store::{
 use thermocline_foundation::ByteSize;
 use transactions::Transactional;
 
-/// RocksDB as an engine.
+/// A library as an engine.
 #[derive(Clone, Copy, Debug)]
-pub struct RocksDb;
+pub struct RocksDb(Library);
+
+/// RocksDB itself.
+pub static ROCKSDB: RocksDb = RocksDb(Library::RocksDb);
+
+/// Speedb, by the same bindings.
+pub static SPEEDB: RocksDb = RocksDb(Library::Speedb);
 
 /// Levels 0 and 1 of one base each, level 2 of ten.
 const BASES_ON_FAST: u64 = 12;
@@ -67,9 +76,17 @@ const OWN_OPTIONS: [(&str, &str); 11] = [
     ("level-from", "with files=thermocline: listener (default) or log tells a table's level"),
 ];
 
+/// What a label may carry, each with what it means.
+type LabelOptions = Vec<(&'static str, &'static str)>;
+
 /// With those of the plugin.
-static OPTIONS: LazyLock<Vec<(&str, &str)>> =
-    LazyLock::new(|| [&OWN_OPTIONS[..], &tiers::OPTIONS].concat());
+static OPTIONS: LazyLock<LabelOptions> = LazyLock::new(|| options_of(Library::RocksDb));
+static OPTIONS_OF_SPEEDB: LazyLock<LabelOptions> = LazyLock::new(|| options_of(Library::Speedb));
+
+fn options_of(library: Library) -> LabelOptions {
+    let all = [&OWN_OPTIONS[..], &tiers::OPTIONS].concat();
+    all.into_iter().filter(|(name, _)| library.has_option(name)).collect()
+}
 
 /// The kind of database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +130,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(options: &OpenOptions) -> Outcome<Self> {
+    fn new(library: Library, options: &OpenOptions) -> Outcome<Self> {
         let [first, others @ ..] = options.tiers.as_slice() else {
             return Err("RocksDB needs at least one directory".into());
         };
@@ -132,13 +149,14 @@ impl Plan {
         let base: Option<ByteSize> = options.parsed("level-base")?;
         let planned = level_base(options.option("levels"), first, !others.is_empty())?;
         let level_base = base.map_or(planned, |base| base.0);
-        let tiers = tiers::tiers(options, rocksdb_tiers::FILE)?;
+        let tiers = tiers::tiers(options, library.plugin())?;
         let paths = if others.is_empty() || tiers.is_some() {
             Vec::new()
         } else {
             let path = |tier: &TierSpace| tier.path.join("tables").display().to_string();
             options.tiers.iter().map(|tier| (path(tier), tier.capacity.0)).collect()
         };
+        let listens = choice(options, "level-from", &[("listener", true), ("log", false)])?;
         Ok(Self {
             write_buffer,
             block_cache,
@@ -167,7 +185,7 @@ impl Plan {
             fixed_levels: base.is_some(),
             subcompactions: options.parsed("subcompactions")?.unwrap_or(2),
             tiers,
-            listens: choice(options, "level-from", &[("listener", true), ("log", false)])?,
+            listens: listens && library.has_listener(),
         })
     }
 
@@ -270,11 +288,19 @@ fn level_base(levels: Option<&str>, first: &TierSpace, tiered: bool) -> Outcome<
 
 impl EngineKind for RocksDb {
     fn name(&self) -> &str {
-        "rocksdb"
+        self.0.name()
     }
 
     fn about(&self) -> String {
-        "RocksDB 11.8.1 (library of rocksdbjni, C interface)".to_owned()
+        self.0.about().to_owned()
+    }
+
+    fn unavailable(&self) -> Option<String> {
+        self.0.unavailable()
+    }
+
+    fn libraries(&self) -> Option<PathBuf> {
+        self.0.folder()
     }
 
     fn needs(&self) -> Needs {
@@ -282,11 +308,14 @@ impl EngineKind for RocksDb {
     }
 
     fn options(&self) -> &[(&str, &str)] {
-        &OPTIONS
+        match self.0 {
+            Library::RocksDb => &OPTIONS,
+            Library::Speedb => &OPTIONS_OF_SPEEDB,
+        }
     }
 
     fn describe(&self, options: &OpenOptions) -> Outcome<Vec<(String, String)>> {
-        let plan = Plan::new(options)?;
+        let plan = Plan::new(self.0, options)?;
         let size = |bytes: u64| ByteSize(bytes).to_string();
         let mut pairs = vec![
             ("write_buffer_size", size(plan.write_buffer)),
@@ -320,7 +349,8 @@ impl EngineKind for RocksDb {
     }
 
     fn open(&self, options: &OpenOptions) -> Outcome<Box<dyn Store>> {
-        let plan = Plan::new(options)?;
+        self.0.check()?;
+        let plan = Plan::new(self.0, options)?;
         let mut write = WriteOptions::default();
         write.set_sync(options.durability == Durability::Sync);
         let mut all = plan.options()?;
@@ -329,13 +359,17 @@ impl EngineKind for RocksDb {
             Some(tiers) => {
                 tiers.make()?;
                 tiers.tell_profile()?;
-                Some(Environment::set(&mut all, &tiers.uri, plan.listens)?)
+                let plugin = self.0.plugin();
+                Some(Environment::set(&mut all, plugin, &tiers.uri, plan.listens)?)
             }
         };
         // All kinds have the same files, and the plain one alone can wait for its compactions.
         let kind = if options.loading { Kind::Plain } else { plan.kind };
         Ok(match kind {
-            Kind::Plain => Box::new(Open { db: DB::open(&all, &plan.db)?, write, environment }),
+            Kind::Plain => {
+                let db = DB::open(&all, &plan.db)?;
+                Box::new(Open { library: self.0, db, write, environment })
+            }
             Kind::Optimistic => {
                 let db = OptimisticTransactionDB::open(&all, &plan.db)?;
                 Box::new(Transactional::new(db, write))
@@ -374,6 +408,7 @@ fn scan<D: DBAccess>(
 }
 
 struct Open {
+    library: Library,
     db: DB,
     write: WriteOptions,
     environment: Option<Environment>,
@@ -411,7 +446,7 @@ impl Store for Open {
 
     fn settle(&self) -> Outcome<()> {
         self.db.flush()?;
-        Ok(self.db.wait_for_compact(&WaitForCompactOptions::default())?)
+        self.library.wait_for_compactions(&self.db)
     }
 
     fn memory_bytes(&self) -> Option<u64> {
@@ -438,6 +473,7 @@ impl Store for Open {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test reads what RocksDB wrote")]
 mod tests {
     use super::*;
 
@@ -448,18 +484,21 @@ mod tests {
             capacity: ByteSize(256 << 20),
         };
         let pairs = texts.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Plan::new(&OpenOptions {
-            tiers: ["fast", "slow"][..tiers].iter().map(tier).collect(),
-            memory: ByteSize(64 << 20),
-            durability: Durability::Buffered,
-            direct: false,
-            threads: 2,
-            key_bytes: 24,
-            value_bytes: 100,
-            records: 1000,
-            loading: false,
-            options: pairs.collect(),
-        })
+        Plan::new(
+            Library::RocksDb,
+            &OpenOptions {
+                tiers: ["fast", "slow"][..tiers].iter().map(tier).collect(),
+                memory: ByteSize(64 << 20),
+                durability: Durability::Buffered,
+                direct: false,
+                threads: 2,
+                key_bytes: 24,
+                value_bytes: 100,
+                records: 1000,
+                loading: false,
+                options: pairs.collect(),
+            },
+        )
     }
 
     #[test]

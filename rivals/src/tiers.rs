@@ -2,8 +2,9 @@
 //! URI.
 //!
 //! ```text
-//! @tiers   FAST/app   logs, upper levels, copies    SLOW/db   everything else, and all names
-//! @slow    -                                        SLOW/db
+//! @tiers              FAST/app   logs, upper levels, copies    SLOW/db   the rest, and all names
+//! @tiers+home=fast    FAST/db    these, and all names          SLOW/app  the rest
+//! @slow               -                                        SLOW/db
 //! ```
 //! The host's own classes read and write; the plugin chooses places. A label without
 //! `files=thermocline` leaves the host as it is, and has none of the other options.
@@ -24,7 +25,7 @@ const BLOCK_BYTES: u64 = 4 << 10;
 const MIDDLE: &str = "middle";
 
 /// The options of labels.
-pub const OPTIONS: [(&str, &str); 9] = [
+pub const OPTIONS: [(&str, &str); 10] = [
     ("files", "host (default), or thermocline: over the directories by our plugin"),
     (
         "keep",
@@ -42,6 +43,7 @@ pub const OPTIONS: [(&str, &str); 9] = [
     ),
     ("fast-device", "with files=thermocline: the device that the fast directory is as slow as"),
     ("slow-device", "with files=thermocline: the device that the slow directory is as slow as"),
+    ("home", "with files=thermocline: slow (default) or fast, where the host's own directory lies"),
     ("middle-size", "with files=thermocline: bytes of a tier between both, as slow as tlc-nvme"),
 ];
 
@@ -52,9 +54,10 @@ pub struct Tiers {
     pub uri: String,
     /// The host's directory.
     pub db: PathBuf,
-    /// The directory of the fast tier; none where there is no such tier.
+    /// The directory of the fast tier; none where there is no such tier apart.
     fast: Option<PathBuf>,
-    middle: Option<PathBuf>,
+    /// The directories of all tiers but the host's own.
+    made: Vec<PathBuf>,
     /// Of the fast one, where it is emulated and its profile is not to be learnt.
     known: Option<Profile>,
 }
@@ -84,23 +87,39 @@ impl Tiers {
             let found: Option<Profile> = options.parsed(name)?;
             Ok((found.map_or(String::new(), |device| format!("&emulated={device}")), found))
         };
+        let on_fast = match options.option("home") {
+            None | Some("slow") => false,
+            Some("fast") if above.is_empty() => {
+                return Err("option home=fast: there is no fast directory".into());
+            }
+            Some("fast") => true,
+            Some(other) => return Err(format!("option home={other}: it is slow or fast").into()),
+        };
         let mut parts = Vec::new();
-        let (mut fast, mut middle, mut known) = (None, None, None);
-        if let Some(tier) = above.first() {
-            let size = options.parsed::<ByteSize>("fast-size")?.unwrap_or(tier.capacity);
+        let (mut made, mut known, mut db) = (Vec::new(), None, home.path.join("db"));
+        let mut tier = |path: PathBuf, size: u64, device: &str| {
+            parts.push(format!("tier={}:{size}{device}", path.display()));
+            made.push(path);
+        };
+        let mut fast = None;
+        if let Some(first) = above.first() {
+            let size = options.parsed::<ByteSize>("fast-size")?.unwrap_or(first.capacity);
             let (emulated, device) = device("fast-device")?;
-            let path = tier.path.join("app");
-            parts.push(format!("tier={}:{}{emulated}", path.display(), size.0));
-            fast = Some(path);
+            let path = if on_fast { PathBuf::from("home") } else { first.path.join("app") };
+            if on_fast {
+                db = first.path.join("db");
+            }
+            tier(path.clone(), size.0, &emulated);
+            fast = Some(path).filter(|_| !on_fast);
             known = device.filter(|_| options.option("profile") == Some("fixed"));
             if let Some(size) = options.parsed::<ByteSize>("middle-size")? {
-                let path = tier.path.join(MIDDLE);
-                parts.push(format!("tier={}:{}&emulated=tlc-nvme", path.display(), size.0));
-                middle = Some(path);
+                tier(first.path.join(MIDDLE), size.0, "&emulated=tlc-nvme");
             }
         }
         let (emulated, _) = device("slow-device")?;
-        parts.push(format!("tier=home:{}{emulated}", home.capacity.0));
+        let path = if on_fast { home.path.join("app") } else { PathBuf::from("home") };
+        tier(path, home.capacity.0, &emulated);
+        made.retain(|path| path.is_absolute());
         for (name, of) in [
             ("keep", "cache"),
             ("placement", "placement"),
@@ -109,13 +128,12 @@ impl Tiers {
         ] {
             parts.extend(options.option(name).map(|value| format!("{of}={value}")));
         }
-        let (uri, db) = (format!("thermocline://?{}", parts.join("&")), home.path.join("db"));
-        Ok(Self { uri, db, fast, middle, known })
+        Ok(Self { uri: format!("thermocline://?{}", parts.join("&")), db, fast, made, known })
     }
 
     /// Makes the directories of the tiers, and says what is known of the fast one's device.
     pub fn make(&self) -> Outcome<()> {
-        for folder in [&self.fast, &self.middle].into_iter().flatten() {
+        for folder in &self.made {
             thermocline_device::drivers::create_directory(folder)?;
         }
         Ok(())
@@ -222,6 +240,13 @@ mod tests {
              &tier=home:1000&emulated=tlc-nvme&cache=extents&move_threads=4"
         );
         assert_eq!(uri(&[], &["slow"]), "thermocline://?tier=home:1000");
+        let at_home = "thermocline://?tier=home:1000&tier=/mnt/slow/app:1000";
+        assert_eq!(uri(&[("home", "fast")], &["fast", "slow"]), at_home);
+        let refused = |texts: &[(&str, &str)], names: &[&str]| {
+            Tiers::new(&options(texts, names)).unwrap_err().to_string()
+        };
+        assert!(refused(&[("home", "fast")], &["slow"]).contains("no fast directory"));
+        assert!(refused(&[("home", "x")], &["fast", "slow"]).contains("it is slow or fast"));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use thermocline_bench::store::{
     Change, Durability, EngineKind, Layout, Needs, OpenOptions, Store, TierSpace,
 };
@@ -141,10 +142,19 @@ fn conform(kind: &dyn EngineKind, layout: Layout, durability: Durability, more: 
 
 #[test]
 fn every_engine_answers_as_the_model_does_and_lives_in_its_directories() {
-    // These are no whole stores: two keep nothing, two have neither scans nor deletes.
-    let parts = ["null", "device", "thermocline-commit-slots", "thermocline-commit-log"];
-    let keeps = |kind: &&dyn EngineKind| !parts.contains(&kind.name());
-    for kind in thermocline_bench_rivals::all().into_iter().filter(keeps) {
+    // These are no whole stores: two keep nothing, two have neither scans nor deletes. The last one
+    // is no copy without its region, which lies elsewhere.
+    let parts = [
+        "null",
+        "device",
+        "thermocline-commit-slots",
+        "thermocline-commit-log",
+        "thermocline-indexed",
+    ];
+    // One with libraries of its own is tried below.
+    let is_tried =
+        |kind: &&dyn EngineKind| !parts.contains(&kind.name()) && kind.libraries().is_none();
+    for kind in thermocline_bench_rivals::all().into_iter().filter(is_tried) {
         for layout in [Layout::Fast, Layout::Tiers] {
             // Such an engine has both only where its label says how.
             let is_asked = kind.needs() == Needs::OneOrAsked && layout == Layout::Tiers;
@@ -154,6 +164,36 @@ fn every_engine_answers_as_the_model_does_and_lives_in_its_directories() {
         }
         conform(kind, kind.needs().usual(), Durability::Sync, &[]);
     }
+}
+
+/// Says which engine the test below is to try.
+const CONFORMS: &str = "CONFORMS";
+
+#[test]
+fn engines_with_libraries_of_their_own_conform_in_a_process_that_has_them() {
+    let engines = thermocline_bench_rivals::all();
+    for kind in engines.iter().filter(|kind| kind.unavailable().is_none()) {
+        let Some(folder) = kind.libraries() else { continue };
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "an_engine_conforms_with_the_libraries_of_this_process", "--ignored"])
+            .env("LD_LIBRARY_PATH", folder)
+            .env(CONFORMS, kind.name())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains("1 passed"), "{}: {said}", kind.name());
+    }
+}
+
+#[test]
+#[ignore = "the test above runs it, in a process of its own"]
+fn an_engine_conforms_with_the_libraries_of_this_process() {
+    let name = std::env::var(CONFORMS).unwrap();
+    let engines = thermocline_bench_rivals::all();
+    let kind = engines.into_iter().find(|kind| kind.name() == name).unwrap();
+    conform(kind, Layout::Fast, Durability::Buffered, &[]);
+    conform(kind, Layout::Tiers, Durability::Buffered, &[("levels", "tuned")]);
+    conform(kind, kind.needs().usual(), Durability::Sync, &[]);
 }
 
 #[test]
@@ -170,7 +210,7 @@ fn what_is_missing_is_named_with_a_reason() {
 fn rocksdb_conforms_as_it_is_tuned_for_two_tiers() {
     let tuned = [("levels", "tuned"), ("row-cache", "8MiB"), ("cache", "lru")];
     conform(
-        &thermocline_bench_rivals::rocksdb::RocksDb,
+        &thermocline_bench_rivals::rocksdb::ROCKSDB,
         Layout::Tiers,
         Durability::Buffered,
         &tuned,
@@ -210,7 +250,7 @@ fn what_a_transaction_changes_changes_together() {
     for locking in ["optimistic", "pessimistic"] {
         write_in_transactions(&thermocline_bench::engines::LEVELED, locking);
         #[cfg(feature = "rocksdb")]
-        write_in_transactions(&thermocline_bench_rivals::rocksdb::RocksDb, locking);
+        write_in_transactions(&thermocline_bench_rivals::rocksdb::ROCKSDB, locking);
     }
 }
 
@@ -219,7 +259,7 @@ fn what_a_transaction_changes_changes_together() {
 fn rocksdb_conforms_as_a_database_with_transactions() {
     for kind in ["optimistic", "pessimistic"] {
         conform(
-            &thermocline_bench_rivals::rocksdb::RocksDb,
+            &thermocline_bench_rivals::rocksdb::ROCKSDB,
             Layout::Fast,
             Durability::Buffered,
             &[("transactions", kind)],

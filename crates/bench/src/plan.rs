@@ -534,6 +534,9 @@ impl Stage<'_> {
     fn process(&self, cell: &Cell) -> Outcome<Measured> {
         let arguments = ["cell".to_owned(), "--json".to_owned(), serde_json::to_string(cell)?];
         let mut command = self.launcher.command(self.program, &arguments, cell)?;
+        if let Some(folder) = cell.prepare(self.engines)?.kind.libraries() {
+            command.env("LD_LIBRARY_PATH", folder);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| -> Failure {
             let program = command.get_program().to_string_lossy();

@@ -177,6 +177,12 @@ pub trait EngineKind: Send + Sync {
         None
     }
 
+    /// A folder whose libraries its process takes before those that the program was linked with;
+    /// none: these.
+    fn libraries(&self) -> Option<PathBuf> {
+        None
+    }
+
     /// What would be in force with `options`, in the engine's own words, for the report. Fails
     /// where an option's value is wrong: that is found before anything runs.
     fn describe(&self, options: &OpenOptions) -> Outcome<Vec<(String, String)>>;

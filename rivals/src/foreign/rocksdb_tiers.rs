@@ -1,11 +1,10 @@
-//! RocksDB's options with the plugin's environment.
+//! Options of RocksDB, or of Speedb in its place, with the plugin's environment.
 
 use super::plugin::Plugin;
 use rocksdb::{AsRawPtr, Env, Options};
 use std::ffi::{CString, c_void};
 
-/// The plugin's file.
-pub const FILE: &str = "librocksdb_plugin-11.8.1.so";
+/// What the functions of both plugins are called by.
 const HOST: &str = "rocksdb";
 
 unsafe extern "C" {
@@ -19,9 +18,15 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Sets it in `options`; with a listener, by which each table's level is known when it is made.
-    pub fn set(options: &mut Options, uri: &str, listens: bool) -> Result<Self, String> {
-        let plugin = Plugin::load(FILE, HOST, rocksdb_free)?;
+    /// Sets that of the plugin in `file`; with a listener, by which each table's level is known
+    /// when it is made.
+    pub fn set(
+        options: &mut Options,
+        file: &str,
+        uri: &str,
+        listens: bool,
+    ) -> Result<Self, String> {
+        let plugin = Plugin::load(file, HOST, rocksdb_free)?;
         let uri = CString::new(uri).map_err(|error| error.to_string())?;
         if listens {
             // SAFETY: the options live, and the plugin is linked against the same library.

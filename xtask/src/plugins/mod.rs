@@ -155,7 +155,7 @@ fn folder() -> PathBuf {
 /// compaction do not know its level.
 pub fn for_programs() -> Vec<(&'static str, PathBuf)> {
     let folder = folder();
-    if !rows_built(&[ROCKSDB_11, LEVELDB]) {
+    if !rows_built(&[ROCKSDB_11, SPEEDB, LEVELDB]) {
         return Vec::new();
     }
     let shim = build::shim(&folder);

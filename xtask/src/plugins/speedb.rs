@@ -7,7 +7,10 @@
 //! ```text
 //! io.github.speedb-io:speedbjni:2.8.0 (jar) --unzip--> rivals/.fetched/speedb/libspeedb.so
 //! crate librocksdb-sys 0.16.0+8.10.0: rocksdb/include --one change--> .../speedb/include
+//! rivals/as_rocksdb.c --gcc, that library--> .../speedb/as-rocksdb/librocksdb.so
 //! ```
+//! Speedb exports nearly all of RocksDB's C interface: the benchmark's program, linked with
+//! RocksDB, finds Speedb under that name in the last folder.
 //!
 //! Invariants:
 //! 1. Headers that are not the ones which were compared with the library are refused.
@@ -65,6 +68,7 @@ fn include(lib: &Path) -> PathBuf {
 /// Gets both, where they are not there.
 pub fn fetch() -> Result<String, String> {
     let fetched = rivals::fetch(&PACKAGE)?;
+    call_it_rocksdb(&rivals::folder().join("speedb/as-rocksdb"))?;
     if folders().is_some() {
         return Ok(fetched);
     }
@@ -85,6 +89,32 @@ pub fn fetch() -> Result<String, String> {
     let shown = include(&lib).display().to_string();
     fs::rename(&unfinished, include(&lib)).map_err(|error| format!("{shown}: {error}"))?;
     Ok(format!("{fetched}; headers: {shown}"))
+}
+
+/// A library by the name that programs with RocksDB ask for, which needs Speedb's.
+fn call_it_rocksdb(folder: &Path) -> Result<(), String> {
+    let library = folder.join("librocksdb.so");
+    if library.exists() {
+        return Ok(());
+    }
+    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let source = crate::root().join("rivals/as_rocksdb.c");
+    let [source, library, of] = [&source, &library, &rivals::folder().join("speedb")]
+        .map(|path| path.display().to_string());
+    let arguments = [
+        "-shared",
+        "-fPIC",
+        "-O2",
+        &source,
+        "-o",
+        &library,
+        "-L",
+        &of,
+        "-Wl,--no-as-needed",
+        "-lspeedb",
+        "-Wl,-rpath,$ORIGIN/..",
+    ];
+    rivals::output_of("gcc", &arguments).map(drop)
 }
 
 /// The folder of the headers in the source that Cargo fetches.
