@@ -111,6 +111,14 @@ fn check_whole(db: &Db, model: &Model) {
     assert_eq!(pairs(db.scan().reverse()), reversed);
 }
 
+/// The settings with a region, where their preset wants one.
+fn with_region(settings: Settings, place: &tempfile::TempDir) -> Settings {
+    let path = place.path().join("region");
+    let region = PersistentMemory::new(path, ByteSize::mib(24)).driver("emulated-0ns");
+    let persistent_memory = Some(region).filter(|_| settings.preset == Some(Preset::Indexed));
+    Settings { persistent_memory, ..settings }
+}
+
 /// A database and what it should hold, now and at the moments of its snapshots.
 struct Pair {
     environment: Environment,
@@ -118,21 +126,38 @@ struct Pair {
     model: Model,
     snapshots: Vec<(Snapshot, Model)>,
     /// Where the region of persistent memory is, with the preset `indexed`.
-    _region: tempfile::TempDir,
+    region: tempfile::TempDir,
+    /// The presets of the openings that follow, in turns; none: it stays.
+    presets: Vec<Preset>,
 }
 
 impl Pair {
-    fn new(preset: Preset) -> Self {
+    fn new(preset: Preset, presets: &[Preset]) -> Self {
         let (environment, region) = (environment(), tempfile::tempdir().unwrap());
-        let mut settings = settings(preset);
-        if preset == Preset::Indexed {
-            let path = region.path().join("region");
-            let region = PersistentMemory::new(path, ByteSize::mib(24)).driver("emulated-0ns");
-            settings.persistent_memory = Some(region);
-        }
+        let settings = with_region(settings(preset), &region);
         let db = environment.create(Path::new(HOME), &settings).unwrap();
         let (db, model, snapshots) = (Some(db), Model::new(), Vec::new());
-        Self { environment, db, model, snapshots, _region: region }
+        Self { environment, db, model, snapshots, region, presets: presets.to_vec() }
+    }
+
+    /// Opens it again, with the next preset.
+    fn reopen(&mut self) {
+        self.snapshots.clear();
+        let Some(preset) = self.presets.first().copied() else {
+            closing::close(self.db.take().unwrap(), "a history goes on");
+            self.db = Some(self.environment.open(Path::new(HOME)).unwrap());
+            return;
+        };
+        self.presets.rotate_left(1);
+        if self.db().stats().preset == Preset::Hybrid {
+            // Records that only slots have are of this preset alone.
+            self.db().compact_range(None, None, &mut |_| {}).unwrap();
+        }
+        closing::close(self.db.take().unwrap(), "a history goes on");
+        let settings = Settings { tiers: Vec::new(), ..settings(preset) };
+        let settings = with_region(settings, &self.region);
+        self.db = Some(self.environment.open_with(Path::new(HOME), &settings).unwrap());
+        assert_eq!(self.db().stats().preset, preset);
     }
 
     fn db(&self) -> &Db {
@@ -165,9 +190,7 @@ impl Pair {
             Operation::Flush => self.db().flush().unwrap(),
             Operation::Compact => self.db().compact_range(None, None, &mut |_| {}).unwrap(),
             Operation::Reopen => {
-                self.snapshots.clear();
-                closing::close(self.db.take().unwrap(), "a history goes on");
-                self.db = Some(self.environment.open(Path::new(HOME)).unwrap());
+                self.reopen();
                 check_whole(self.db(), &self.model);
             }
             Operation::Snapshot => {
@@ -231,7 +254,11 @@ impl Pair {
 }
 
 fn run(preset: Preset, history: &[Operation]) {
-    let mut pair = Pair::new(preset);
+    run_through(preset, &[], history);
+}
+
+fn run_through(preset: Preset, presets: &[Preset], history: &[Operation]) {
+    let mut pair = Pair::new(preset, presets);
     for (step, operation) in history.iter().enumerate() {
         pair.apply(step, operation);
         pair.check_snapshots(step);
@@ -262,6 +289,15 @@ proptest! {
         history in prop::collection::vec(operation(), 1..400)
     ) {
         run(Preset::Indexed, &history);
+    }
+
+    #[test]
+    fn every_answer_is_the_models_while_the_preset_changes(
+        history in prop::collection::vec(operation(), 1..400)
+    ) {
+        use Preset::{Hybrid, Indexed, Leveled};
+        let presets = [Leveled, Indexed, Hybrid, Indexed];
+        run_through(Indexed, &presets, &history);
     }
 }
 

@@ -91,13 +91,18 @@ impl Watcher for Crashes {
                 world.after(Loss::Kept(&flags))
             }
         };
-        // The end of the process leaves all that was stored.
-        let (image, now) = match loss {
-            0 => (self.regions.stored(REGION), self.media),
-            _ if self.media.is_synchronous => (self.image(seed), self.media),
-            _ => (self.pages(seed), Circumstances { boot: [2; 16], ..self.media }),
+        let now = match loss {
+            0 => self.media,
+            _ if self.media.is_synchronous => self.media,
+            _ => Circumstances { boot: [2; 16], ..self.media },
         };
-        let fault = self.check(world, &image, now, seed);
+        // The end of the process leaves all that was stored.
+        let image = self.regions.has(REGION).then(|| match loss {
+            0 => self.regions.stored(REGION),
+            _ if self.media.is_synchronous => self.image(seed),
+            _ => self.pages(seed),
+        });
+        let fault = self.check(world, image.as_deref(), now, seed);
         let mut known = self.known.lock();
         known.images += 1;
         known.fault = fault.map(|fault| format!("loss {loss}, seed {seed}: {fault}"));
@@ -122,9 +127,9 @@ impl Crashes {
     /// identity. What was closed was synced before.
     fn pages(&self, seed: u64) -> Vec<u64> {
         let mut image = self.regions.stored(REGION);
-        let identity = RegionIdentity::read(&Medium::shadowed(&image)).unwrap();
+        let identity = RegionIdentity::read(&Medium::shadowed(&image));
         let mut random = Random::new(seed);
-        if !identity.is_clean {
+        if !identity.is_ok_and(|identity| identity.is_clean) {
             let pages = image[1024..].chunks_mut(512);
             pages.filter(|_| random.below(2) == 0).for_each(|page| page.fill(0));
         }
@@ -132,8 +137,15 @@ impl Crashes {
     }
 
     /// What is wrong with what a crash left.
-    fn check(&self, world: World, image: &[u64], now: Circumstances, seed: u64) -> Option<String> {
-        let regions = Arc::new(ShadowRegions::with(REGION, image, now));
+    fn check(
+        &self,
+        world: World,
+        image: Option<&[u64]>,
+        now: Circumstances,
+        seed: u64,
+    ) -> Option<String> {
+        let with = |image| ShadowRegions::with(REGION, image, now);
+        let regions = Arc::new(image.map_or_else(|| ShadowRegions::new(now), with));
         let machine = machine(world, &regions, seed);
         let db = match machine.open() {
             Ok(db) => db,
@@ -233,10 +245,20 @@ fn live(
 
 /// A history with crashes beside it; the first fault, and how many images were tried.
 fn run((preset, media): (Preset, Circumstances), seed: u64, one_in: u64) -> (Option<String>, u64) {
+    run_through([preset; 3], media, seed, one_in)
+}
+
+/// As [`run`], with a preset for each life.
+fn run_through(
+    presets: [Preset; 3],
+    media: Circumstances,
+    seed: u64,
+    one_in: u64,
+) -> (Option<String>, u64) {
     let mut regions = Arc::new(ShadowRegions::new(media));
     let (mut random, mut world) = (Random::new(seed), World::new(mix(seed)));
     let known = Arc::new(Mutex::new(Known { states: vec![State::new()], ..Known::default() }));
-    for life in 0..3 {
+    for (life, preset) in (0..).zip(presets) {
         let machine = machine(world, &regions, mix(seed ^ life));
         let crashes = Crashes {
             regions: Arc::clone(&regions),
@@ -252,7 +274,11 @@ fn run((preset, media): (Preset, Circumstances), seed: u64, one_in: u64) -> (Opt
             db
         } else {
             machine.devices.watch(Some(Arc::new(crashes)));
-            match machine.open() {
+            let named = Settings { tiers: Vec::new(), ..settings(preset) };
+            // A region that is no persistent memory is not named for memtables.
+            let has_region = preset == Preset::Indexed || media.is_synchronous;
+            let persistent_memory = named.persistent_memory.clone().filter(|_| has_region);
+            match machine.open_with(&Settings { persistent_memory, ..named }) {
                 Ok(db) => db,
                 Err(error) => return (Some(format!("refused: {error}")), known.lock().images),
             }
@@ -263,10 +289,11 @@ fn run((preset, media): (Preset, Circumstances), seed: u64, one_in: u64) -> (Opt
         }
         if life == 1 {
             // The process ends without a close, and what it still does has no effect.
-            let image = regions.stored(REGION);
+            let image = regions.has(REGION).then(|| regions.stored(REGION));
             world = machine.devices.world().after(Loss::None);
             machine.kill(Some(db));
-            regions = Arc::new(ShadowRegions::with(REGION, &image, media));
+            let with = |image: Vec<u64>| ShadowRegions::with(REGION, &image, media);
+            regions = Arc::new(image.map_or_else(|| ShadowRegions::new(media), with));
         } else {
             db.close().unwrap();
             world = machine.devices.world().after(Loss::None);
@@ -287,6 +314,24 @@ fn after_any_call_of_a_device_what_was_acknowledged_is_there_and_nothing_in_part
         }
         assert!(all > 40, "only {all} images were tried");
     }
+}
+
+#[test]
+fn a_change_of_preset_loses_nothing_after_any_call_of_a_device() {
+    use Preset::{Indexed, Leveled};
+    let mut all = 0;
+    for (presets, media) in [
+        ([Indexed, Leveled, Indexed], PERSISTENT),
+        ([Leveled, Indexed, Leveled], PERSISTENT),
+        ([Indexed, Leveled, Indexed], ORDINARY),
+    ] {
+        for seed in 0..2 {
+            let (fault, images) = run_through(presets, media, seed, 12);
+            assert_eq!(fault, None, "{presets:?}, {media:?}, seed {seed}");
+            all += images;
+        }
+    }
+    assert!(all > 40, "only {all} images were tried");
 }
 
 /// Overwrites and merges while a snapshot is held; what is wrong with what it sees.

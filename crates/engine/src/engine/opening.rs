@@ -23,6 +23,7 @@ use crate::fast_cache::FastCache;
 use crate::front::Front;
 use crate::front::Logged;
 use crate::front::log_pool::{LogPool, log_in_memory, make_log};
+use crate::front::persistent::leaving::Leaving;
 use crate::front::persistent::opening::{
     IndexUse, OpenedRegion, abandon as abandon_region, open as open_region,
 };
@@ -32,10 +33,11 @@ use crate::generations::log_file::LogFile;
 use crate::generations::memtable::Memtable;
 use crate::jobs::{Jobs, Lane, Planner};
 use crate::layout::OpenedLayout;
+use crate::locator::index::require_known;
 use crate::read::Reader;
 use crate::requests::Requests;
 use crate::settings::persistent_memory::PersistentMemory;
-use crate::settings::{SETTINGS_NAME, Settings, Tier, retired};
+use crate::settings::{Preset, SETTINGS_NAME, Settings, Tier, retired};
 use crate::shared::Shared;
 use crate::table_set::TableSet;
 use crate::table_set::claims::Claims;
@@ -93,7 +95,8 @@ pub(crate) fn create(
     let (devices, policy) = (&*environment.devices, Arc::clone(&placement));
     let files = TieredFiles::create_with_texts(devices, home, &tiers, policy, &texts)?;
     let files = Arc::new(files);
-    let opened = OpenedFiles { files: Arc::clone(&files), settings, placement, changed: None };
+    let files_of = Arc::clone(&files);
+    let opened = OpenedFiles { files: files_of, settings, placement, changed: None, before: None };
     start(environment, opened, IndexUse::Keep).inspect_err(|_| {
         // The namespace exists but holds nothing; a second attempt must find a clean place.
         abandon_region(environment, &files);
@@ -139,6 +142,8 @@ pub(crate) struct OpenedFiles {
     placement: Arc<dyn Placement>,
     /// Settings to keep, where they differ from those that are kept.
     changed: Option<String>,
+    /// The preset of those that are kept, where there are any.
+    before: Option<Preset>,
 }
 
 /// Opens the files of the store at `home` and nothing that is in them.
@@ -150,6 +155,7 @@ pub(crate) fn open_files(
 ) -> Result<OpenedFiles> {
     let (kept, text) = read_settings(environment, home)?;
     let is_guessed = kept.is_none() && given.is_none_or(|given| given.preset.is_none());
+    let before = kept.as_ref().map(|kept| kept.preset_over(&Settings::default()));
     let kept = kept.unwrap_or_default();
     let mut settings = given.unwrap_or(&kept).clone();
     settings.preset = Some(settings.preset_over(&kept));
@@ -178,7 +184,7 @@ pub(crate) fn open_files(
     settings.persistent_memory =
         persistent_memory.or_else(|| files.region().map(PersistentMemory::of));
     settings.tiers = tiers_of(files.tiers().iter().map(|tier| tier.spec()));
-    Ok(OpenedFiles { files: Arc::new(files), settings, placement, changed })
+    Ok(OpenedFiles { files: Arc::new(files), settings, placement, changed, before })
 }
 
 /// Tiers as the device layer has them.
@@ -227,8 +233,12 @@ pub(super) fn read_settings(
 /// From an open namespace to a running engine, part by part; `changed` settings are kept unless
 /// refused.
 fn start(environment: &Environment, opened: OpenedFiles, index: IndexUse) -> Result<Opened> {
-    let OpenedFiles { files, mut settings, placement, changed } = opened;
+    let OpenedFiles { files, mut settings, placement, changed, before } = opened;
     let access = Access::of(&files);
+    let mut leaving = Leaving::of(&files, &settings, before);
+    if leaving.is_all() {
+        settings.persistent_memory = None;
+    }
     open_files::bound(&files, &settings)?;
     small_devices::warn(&files);
     let cache = Arc::new(BlockCache::new(settings.division().cache_bytes));
@@ -239,11 +249,13 @@ fn start(environment: &Environment, opened: OpenedFiles, index: IndexUse) -> Res
         obsolete: ObsoleteFiles::default(),
         jobs: Arc::clone(&jobs),
     });
-    let mut region = open_region(environment, &files, &settings, index)?;
+    let index = if leaving.is_behind() { IndexUse::Renew } else { index };
+    let mut region = open_region(environment, &files, &settings, index, &mut leaving)?;
     if let (Some(region), Some(of_settings)) = (&region, &mut settings.persistent_memory) {
         of_settings.is_beside_log = region.is_beside_log;
     }
     let mut restored = restored(&store, &settings, access)?;
+    require_known(&leaving.tables_of_index(), &restored.levels)?;
     let logs = numbers_of(&files, |kind| kind == FileKind::Log);
     let arenas = region.iter().flat_map(OpenedRegion::numbers);
     require_floor(&logs.iter().copied().chain(arenas).collect::<Vec<_>>(), restored.log_floor)?;
@@ -256,14 +268,18 @@ fn start(environment: &Environment, opened: OpenedFiles, index: IndexUse) -> Res
     let tree = region.as_mut().and_then(|region| region.tree.take());
     let layout = OpenedLayout::open(&shared, &mut restored, tree)?;
     changed.map_or(Ok(()), |text| shared.files.write_home_file(SETTINGS_NAME, &text))?;
+    leaving.give_up_index()?;
     let from_floor = logs.iter().copied().filter(|number| *number >= restored.log_floor);
     let live: Vec<_> = from_floor.collect();
     let fast_cache = FastCache::open(&shared, &*environment.devices);
     let parts = Parts { shared, store, layout, fast_cache, restored, region };
     let (engine, is_written) = match access {
         Access::Read => (parts.into_read(&live)?, false),
-        Access::Write => parts.into_written(&logs, &live)?,
+        Access::Write => parts.into_written(&logs, &live, leaving.is_all())?,
     };
+    if is_written {
+        leaving.give_up_region(environment, &engine.shared.files)?;
+    }
     let engine = Arc::new(engine);
     engine.shared.files.opened();
     engine.versions.tables().manifest.opened();
@@ -311,14 +327,21 @@ enum Destination {
 
 impl Parts {
     /// The engine of a store that is written, and whether it may be: there may be no room for what
-    /// `live`, those of `logs` from the floor on, have.
-    fn into_written(mut self, logs: &[FileNumber], live: &[FileNumber]) -> Result<(Engine, bool)> {
+    /// `live`, those of `logs` from the floor on, have. Where the region is left behind, what is
+    /// written next goes to a log.
+    fn into_written(
+        mut self,
+        logs: &[FileNumber],
+        live: &[FileNumber],
+        leaves_region: bool,
+    ) -> Result<(Engine, bool)> {
         let region = self.region.take();
         let (shared, restored) = (&self.shared, &self.restored);
         let flushed = restored.last_sequence;
         let recovered = replay_logs(shared, &self.layout, live, region.as_ref(), flushed)?;
         require_durable(&recovered.replayed, restored.durable_sequence)?;
-        let arenas = region.as_ref().map(|region| Arc::new(Arenas::new(shared, region)));
+        let of_store = region.as_ref().filter(|_| !leaves_region);
+        let arenas = of_store.map(|region| Arc::new(Arenas::new(shared, region)));
         let has_log = arenas.as_ref().is_none_or(|arenas| arenas.is_beside_log());
         let destination = match arenas {
             Some(arenas) if !has_log => {

@@ -9,6 +9,7 @@ mod hooked;
 mod indexed;
 mod life;
 mod order;
+mod presets;
 mod rebuild;
 mod refusals;
 mod regions;

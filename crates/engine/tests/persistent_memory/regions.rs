@@ -36,6 +36,11 @@ impl ShadowRegions {
         Arc::clone(&self.files.lock().unwrap()[Path::new(path)].1)
     }
 
+    /// There is a file at `path`.
+    pub fn has(&self, path: &str) -> bool {
+        self.files.lock().unwrap().contains_key(Path::new(path))
+    }
+
     /// All that was stored: what the end of the process leaves.
     pub fn stored(&self, path: &str) -> Vec<u64> {
         let mut all = Vec::new();

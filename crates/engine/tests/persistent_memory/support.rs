@@ -12,12 +12,14 @@ use thermocline_device::{Buffer, Devices, Driver, MemoryDevices, Operation};
 
 pub const HOME: &str = "/home";
 pub const TIER: &str = "/disk";
+/// A second tier, above the first.
+pub const FAST: &str = "/fast";
 pub const REGION: &str = "/pmem/region";
 
 /// A copy of the directories, as the end of the process leaves them.
 pub fn copy_of(devices: &MemoryDevices) -> MemoryDevices {
     let copy = MemoryDevices::new();
-    for path in [HOME, TIER] {
+    for path in [HOME, TIER, FAST] {
         let Some(from) = devices.directory(Path::new(path)) else { continue };
         copy.create_directory(Path::new(path)).unwrap();
         let to = copy.directory(Path::new(path)).unwrap();

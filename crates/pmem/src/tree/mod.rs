@@ -135,6 +135,13 @@ impl Tree {
         Self::open(&OpenedRegion { region, arenas: Vec::new(), extents: Vec::new() })
     }
 
+    /// The tables of the register in a region that was just opened, once all of its index was
+    /// checked. Changes nothing.
+    pub fn tables_of(opened: &OpenedRegion) -> Result<Vec<TableLine>> {
+        let scanned = check::scan(&opened.region, &opened.extents)?;
+        Ok(scanned.register.lines.values().map(|(_, line)| *line).collect())
+    }
+
     /// The region that it is in.
     pub fn region(&self) -> &Arc<Region> {
         &self.region

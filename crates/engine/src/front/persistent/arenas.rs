@@ -90,7 +90,7 @@ impl Arenas {
 
     /// An error of the region, with its file.
     pub fn named(&self, error: DeviceError) -> Error {
-        super::opening::named(&self.path, error)
+        super::files::named(&self.path, error)
     }
 }
 

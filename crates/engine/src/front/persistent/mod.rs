@@ -22,13 +22,17 @@
 //!
 //! ```text
 //!   arenas.rs     room: which arena follows, when one goes
+//!   files.rs      the region's file: errors that name it, its removal
 //!   opening.rs    the region is made, or opened and checked
+//!   leaving.rs    another preset does without the index, or without the region
 //!   recovery.rs   groups become memtables again
 //!   report.rs     figures
 //! ```
 //! Threads: any.
 
 mod arenas;
+mod files;
+pub(crate) mod leaving;
 pub(crate) mod opening;
 pub(super) mod recovery;
 pub(crate) mod report;

@@ -10,11 +10,15 @@
 //! 3. A file that is no persistent memory holds no memtables, unless it is said to be emulated:
 //!    with the preset `indexed` it holds the index, beside a log. `DATABASE` says so. After a loss
 //!    of power it may lack what was stored last; then it is made anew, and tables wait.
-//! 4. A region that `DATABASE` does not name holds nothing: one of this database, which a crash
+//! 4. An index, or a region, that the preset does not keep goes at the end of the opening
+//!    (`leaving.rs`).
+//! 5. A region that `DATABASE` does not name holds nothing: one of this database, which a crash
 //!    left while it was made, is made again.
 //!
 //! Threads: the one that opens the store.
 
+use super::files::{missing, named, remove, warn_of_loss};
+use super::leaving::Leaving;
 use crate::environment::Environment;
 use crate::environment::regions::{RegionDriver, no_persistent_memory};
 use crate::error::{Error, ErrorKind, Result};
@@ -59,12 +63,6 @@ fn is_beside_log(
     }
 }
 
-/// An error of the region at `path`.
-pub(super) fn named(path: &Path, error: DeviceError) -> Error {
-    let error = Error::from(error);
-    Error::new(error.kind(), format!("persistent memory at {}: {error}", path.display()))
-}
-
 /// What an opening does with the index of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IndexUse {
@@ -75,15 +73,16 @@ pub(crate) enum IndexUse {
 }
 
 /// Opens the region of the database, or makes the one that `settings` name; none where there is
-/// none.
+/// none, or nothing of it is to be read. `leaving` hears of an index that goes.
 pub(crate) fn open(
     environment: &Environment,
     files: &TieredFiles,
     settings: &Settings,
     index: IndexUse,
+    leaving: &mut Leaving,
 ) -> Result<Option<OpenedRegion>> {
     let wanted = settings.persistent_memory.as_ref();
-    if settings.preset() == Preset::Hybrid && files.region().is_some() {
+    if settings.preset() == Preset::Hybrid && files.region().is_some() && !leaving.is_all() {
         return Err(Error::invalid(format!(
             "{} has its memtables in persistent memory, which is of the presets leveled and \
              indexed; open it with preset = \"leveled\"",
@@ -91,7 +90,9 @@ pub(crate) fn open(
         )));
     }
     match (files.region(), wanted) {
-        (Some(record), _) => open_known(environment, files, record, (settings, index)),
+        // Its index is of no use, and it has no memtables.
+        (Some(record), _) if leaving.is_all() && driver_of(&record).1 => Ok(None),
+        (Some(record), _) => open_known(environment, files, record, (settings, index), leaving),
         (None, Some(wanted)) if !files.is_read_only() => {
             create(environment, files, wanted, settings.preset()).map(Some)
         }
@@ -107,30 +108,27 @@ pub(crate) fn open(
     }
 }
 
-/// The index of a region that was opened for writing.
-fn tree_of(opened: &PmemRegion, preset: Preset, path: &Path) -> Result<Option<Tree>> {
-    match preset {
-        Preset::Indexed => Tree::open(opened).map(Some).map_err(|error| named(path, error)),
-        Preset::Leveled | Preset::Hybrid if opened.has_index() => Err(Error::invalid(format!(
-            "persistent memory at {} has an index of the preset indexed, which the preset {} would \
-             leave behind; open the database with preset = \"indexed\"",
-            path.display(),
-            preset.name()
-        ))),
-        Preset::Leveled | Preset::Hybrid => Ok(None),
+/// The index of a region that was opened for writing, where the preset has one.
+fn tree_of(
+    opened: &PmemRegion,
+    preset: Preset,
+    index: IndexUse,
+    path: &Path,
+) -> Result<Option<Tree>> {
+    if preset != Preset::Indexed {
+        return Ok(None);
     }
+    let tree = match index {
+        IndexUse::Keep => Tree::open(opened),
+        IndexUse::Renew => Tree::renew(opened),
+    };
+    tree.map(Some).map_err(|error| named(path, error))
 }
 
 /// Removes the region that a database had made which is to be abandoned.
 pub(crate) fn abandon(environment: &Environment, files: &TieredFiles) {
     let Some(record) = files.region() else { return };
     remove(environment, &record.path);
-}
-
-fn remove(environment: &Environment, path: &Path) {
-    if let Err(error) = environment.regions.remove(path) {
-        tracing::warn!(%error, "a region that was not made could not be removed");
-    }
 }
 
 fn create(
@@ -173,7 +171,7 @@ fn create(
     // opening takes it, or makes it again.
     let opened = opened.map_err(|error| named(&path, error))?;
     warn_of_loss(&wanted.driver, &path);
-    let tree = tree_of(&opened, preset, &path)?;
+    let tree = tree_of(&opened, preset, IndexUse::Keep, &path)?;
     Ok(OpenedRegion { region: opened.region, path, arenas: opened.arenas, tree, is_beside_log })
 }
 
@@ -206,6 +204,7 @@ fn open_known(
     files: &TieredFiles,
     mut record: RegionRecord,
     (settings, index): (&Settings, IndexUse),
+    leaving: &mut Leaving,
 ) -> Result<Option<OpenedRegion>> {
     let (driver, was_beside_log) = driver_of(&record);
     record.driver = driver.to_owned();
@@ -239,7 +238,7 @@ fn open_known(
         return Ok(None);
     }
     let (mut tree, mut is_beside) = (None, was_beside_log);
-    let opened = if files.is_read_only() {
+    let mut opened = if files.is_read_only() {
         Region::look(medium, &expected, &now).map_err(named)?
     } else {
         is_beside = is_beside_log(driver, &now, settings.preset(), &path)?;
@@ -255,18 +254,17 @@ fn open_known(
         };
         let opened = opened.map_err(named)?;
         opened.region.sync().map_err(named)?;
-        tree = match index {
-            IndexUse::Renew if settings.preset() == Preset::Indexed => {
-                Some(Tree::renew(&opened).map_err(named)?)
-            }
-            _ => tree_of(&opened, settings.preset(), &path)?,
-        };
+        tree = tree_of(&opened, settings.preset(), index, &path)?;
         warn_of_loss(&record.driver, &path);
         let driver = recorded(&record.driver, is_beside);
         files.set_region(RegionRecord { generation, is_clean: false, driver, ..record })?;
         opened
     };
-    let (region, arenas, is_beside_log) = (opened.region, opened.arenas, is_beside);
+    let (region, is_beside_log) = (Arc::clone(&opened.region), is_beside);
+    let arenas = std::mem::take(&mut opened.arenas);
+    if settings.preset() != Preset::Indexed && opened.has_index() && !files.is_read_only() {
+        leaving.take_index(opened, &path)?;
+    }
     Ok(Some(OpenedRegion { region, path, arenas, tree, is_beside_log }))
 }
 
@@ -288,28 +286,8 @@ pub(crate) fn look(
     let expected = Expected { database, instance, generation: record.generation };
     let opened = Region::look(medium, &expected, &now).map_err(named)?;
     thermocline_pmem::replay(&opened.arenas).map_err(named)?;
-    let lines = Tree::open(&opened).map(|tree| tree.tables()).unwrap_or_default();
+    let lines = Tree::tables_of(&opened).unwrap_or_default();
     Ok(lines.iter().filter(|line| line.live > 0).map(|line| line.number).collect())
-}
-
-fn missing(path: &Path) -> Error {
-    let text = format!(
-        "persistent memory at {}: missing, there is no such file; mount it, name the path where it \
-         is now (persistent_memory.path), or see what `repair --rebuild-index` can do",
-        path.display()
-    );
-    Error::new(ErrorKind::Tier, text)
-}
-
-fn warn_of_loss(driver: &str, path: &Path) {
-    if driver != "mapped" {
-        let path = path.display();
-        tracing::warn!(
-            %path,
-            driver,
-            "persistent memory is emulated: the database does not open after a loss of power"
-        );
-    }
 }
 
 impl OpenedRegion {

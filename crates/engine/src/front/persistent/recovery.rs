@@ -7,7 +7,8 @@
 //!
 //! Threads: the one that opens the store.
 
-use super::opening::{OpenedRegion, named};
+use super::files::named;
+use super::opening::OpenedRegion;
 use crate::error::{Error, Result};
 use crate::front::replay::{Replay, Replaying};
 use crate::generations::memtable::Memtable;

@@ -38,6 +38,7 @@ use bytes::Bytes;
 use entering::EnterJob;
 pub(crate) use entering::{Entering, Reserved};
 use many::FoundMany;
+pub(crate) use opening::require_known;
 use room::Course;
 use serde::{Deserialize, Serialize};
 pub(crate) use source::{KeyBounds, Walk};

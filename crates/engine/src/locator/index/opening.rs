@@ -10,14 +10,28 @@ use crate::error::{Error, Result};
 use crate::shared::Shared;
 use crate::table_set::handed::HandOver;
 use crate::table_set::levels::Levels;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use thermocline_foundation::FileNumber;
 use thermocline_foundation::sync::atomic::AtomicU64;
 use thermocline_foundation::sync::{ArcSwap, Mutex};
-use thermocline_pmem::Tree;
+use thermocline_pmem::{TableLine, Tree};
 
 /// Of the memory the part that may hold where records lie which are to be entered.
 const HANDED_SHARE: u64 = 16;
+
+/// Refuses an index with these `lines` that has entries of tables which `levels` lack.
+pub(crate) fn require_known(lines: &[TableLine], levels: &Levels) -> Result<()> {
+    let known: BTreeSet<_> = levels.tables().map(|(_, table)| table.meta.number).collect();
+    let mut named = lines.iter().filter(|line| line.live > 0);
+    named.find(|line| !known.contains(&line.number)).map_or(Ok(()), |line| {
+        Err(Error::corrupt(format!(
+            "the index in persistent memory names {} records of table {}, which is not in the \
+             manifest: the end of the manifest is lost; restore the database from a checkpoint",
+            line.live, line.number
+        )))
+    })
+}
 
 impl TableIndex {
     /// The index `tree` over the tables of `levels`.
@@ -26,18 +40,9 @@ impl TableIndex {
         for (_, table) in levels.tables() {
             tables.all.insert(table.meta.number, Arc::clone(table));
         }
-        for line in tree.tables() {
-            if tables.all.contains_key(&line.number) {
-                continue;
-            }
-            if line.live > 0 {
-                return Err(Error::corrupt(format!(
-                    "the index in persistent memory names {} records of table {}, which is not in \
-                     the manifest: the end of the manifest is lost; restore the database from a \
-                     checkpoint",
-                    line.live, line.number
-                )));
-            }
+        let lines = tree.tables();
+        require_known(&lines, levels)?;
+        for line in lines.iter().filter(|line| !tables.all.contains_key(&line.number)) {
             tree.forget(line.number).map_err(Error::from)?;
         }
         let is_entered = |number| tree.table(number).is_some_and(|line| line.is_entered);
