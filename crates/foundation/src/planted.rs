@@ -391,6 +391,9 @@ bugs! {
     /// Index · a merge drops a tombstone although an older table has its key: the key comes back ·
     /// deletes, merges of some tables, another opening.
     TombstoneDroppedWithOlder,
+    /// Index · the entry of a tombstone that a merge drops goes before the edits of the merge: the
+    /// key comes back · a merge whose edit fails, another opening, a merge of some tables.
+    TombstoneEntryRemovedEarly,
     /// Region · the live counts of tables are changed outside of the run: they are wrong after it ·
     /// power cut.
     LiveCountOutsideRun,

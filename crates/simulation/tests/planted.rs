@@ -68,7 +68,7 @@ const FOUND_BY_REPAIRS: [Planted; 2] = [Planted::RepairNamesNothing, Planted::Re
 
 /// Bugs of the region of persistent memory, which no store here has; the tests of `crates/pmem`
 /// find them, schedules of it, `crates/engine/tests/persistent_memory`, and `tests/region.rs`.
-const FOUND_BY_PMEM: [Planted; 17] = [
+const FOUND_BY_PMEM: [Planted; 18] = [
     Planted::ArenaFreedBeforeEdit,
     Planted::GroupBeforeFence,
     Planted::GroupLineNotFlushed,
@@ -82,6 +82,7 @@ const FOUND_BY_PMEM: [Planted; 17] = [
     Planted::SnapshotSeesLiveAlone,
     Planted::TableDroppedWithEntries,
     Planted::TombstoneDroppedWithOlder,
+    Planted::TombstoneEntryRemovedEarly,
     Planted::LiveCountOutsideRun,
     Planted::ReaderIgnoresSplit,
     Planted::OtherBootBelieved,

@@ -1,14 +1,17 @@
 //! The preset `indexed`: one level of tables and an index of their newest records in the region.
 
+use crate::hooked::{Call, HookedDevices};
 use crate::regions::ShadowRegions;
-use crate::support::{HOME, Machine, REGION, TIER, settings};
+use crate::support::{HOME, Machine, REGION, TIER, settings, stepped};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use thermocline::{
     ByteSize, Db, ErrorKind, IndexStats, PersistentMemory, Preset, Settings, Tier, TierChange,
     TransactionOptions, WhichTier, Workers, WriteBatch,
 };
+use thermocline_device::Error;
 use thermocline_foundation::random::Random;
 
 pub type State = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -432,6 +435,57 @@ fn a_tombstone_that_goes_too_early_is_found() {
     use thermocline_foundation::planted::{hits, with};
     let bug = Planted::TombstoneDroppedWithOlder;
     let (found, hits) = with(bug, || (fault_after_partial_merges(), hits()));
+    assert!(found.is_some(), "{bug:?} is not found; its line was passed {hits} times");
+}
+
+/// A merge that drops tombstones cannot write its edit; another opening merges the table with what
+/// they hid, and not theirs. What is wrong then.
+fn fault_after_a_merge_without_its_edit() -> Option<String> {
+    let machine = Machine::new();
+    let fails = Arc::new(AtomicBool::new(false));
+    let failing = Arc::clone(&fails);
+    let hook = move |call, _: &Path, name: &str| match call {
+        Call::Write if failing.load(SeqCst) && name.ends_with(".manifest") => {
+            Err(Error::new(thermocline_device::ErrorKind::Io, "the device is broken"))
+        }
+        _ => Ok(()),
+    };
+    let devices = HookedDevices::new(Arc::new(machine.devices.clone()), Arc::new(hook));
+    let environment = stepped(Arc::new(devices), &machine.regions);
+    let db = environment.create(Path::new(HOME), &indexed()).unwrap();
+    let mut state = State::new();
+    (500..900).for_each(|number| put(&db, &mut state, number, 1));
+    db.flush().unwrap();
+    db.settle().unwrap();
+    (500..560).for_each(|number| delete(&db, &mut state, number));
+    db.flush().unwrap();
+    db.settle().unwrap();
+    assert_eq!(tables(&db), 3, "so few are deleted that nothing is merged for it");
+    fails.store(true, SeqCst);
+    db.compact_range(None, None, &mut |_| {}).unwrap_err();
+    let machine = machine.killed(db);
+    let db = machine.open().unwrap();
+    db.compact_range(Some(&key(600)), Some(&key(650)), &mut |_| {}).unwrap();
+    let differs = |number: &u64| {
+        let found = db.get(key(*number)).unwrap();
+        found.as_deref() != state.get(&key(*number)).map(Vec::as_slice)
+    };
+    let wrong = (500..900).filter(differs).count();
+    (wrong > 0).then(|| format!("{wrong} keys have another value"))
+}
+
+#[test]
+fn what_a_merge_dropped_and_could_not_say_so_stays_deleted() {
+    assert_eq!(fault_after_a_merge_without_its_edit(), None);
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn an_entry_of_a_tombstone_that_goes_too_early_is_found() {
+    use thermocline_foundation::Planted;
+    use thermocline_foundation::planted::{hits, with};
+    let bug = Planted::TombstoneEntryRemovedEarly;
+    let (found, hits) = with(bug, || (fault_after_a_merge_without_its_edit(), hits()));
     assert!(found.is_some(), "{bug:?} is not found; its line was passed {hits} times");
 }
 

@@ -150,6 +150,9 @@ impl MergeIndexed {
             self.stage = Stage::Enter { left: Vec::new(), _reserved: None };
             return Ok(());
         }
+        if planted(Planted::TombstoneEntryRemovedEarly) {
+            self.index.remove(&self.dropped.lock())?;
+        }
         let numbers: Vec<_> = added.iter().map(|meta| meta.number).collect();
         let reserved = self.index.reserve(numbers.clone());
         let in_bytes = self.inputs.tables.iter().map(|table| table.meta.bytes).sum();
