@@ -394,6 +394,10 @@ bugs! {
     /// Index · the entry of a tombstone that a merge drops goes before the edits of the merge: the
     /// key comes back · a merge whose edit fails, another opening, a merge of some tables.
     TombstoneEntryRemovedEarly,
+    /// Index · a look-up takes the tables that wait after it has asked the index: what was entered
+    /// between the two is missed · only schedules show it
+    /// (`crates/engine/tests/schedules/indexed.rs`).
+    WaitingTakenAfterIndex,
     /// Region · the live counts of tables are changed outside of the run: they are wrong after it ·
     /// power cut.
     LiveCountOutsideRun,

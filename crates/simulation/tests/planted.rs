@@ -14,7 +14,7 @@ use thermocline_simulation::planted::{
 
 /// Bugs that one thread cannot show. Schedules of several find them (`cargo xtask schedules`), and
 /// a test there says so.
-const FOUND_BY_SCHEDULES: [Planted; 8] = [
+const FOUND_BY_SCHEDULES: [Planted; 9] = [
     Planted::SyncCountsLaterWrites,
     Planted::IngestEndsBeforeDepartures,
     Planted::HoleInLogSkipped,
@@ -23,6 +23,7 @@ const FOUND_BY_SCHEDULES: [Planted; 8] = [
     Planted::LogFilledInUse,
     Planted::InsertAfterFreeze,
     Planted::ChecksMissFlyingGroups,
+    Planted::WaitingTakenAfterIndex,
 ];
 
 /// Bugs that short scripts show and histories of a few dozen steps do not; `tests/slots.rs` does.

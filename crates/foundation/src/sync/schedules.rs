@@ -20,6 +20,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 pub use shuttle::thread::yield_now;
 
+/// A word that is no point of scheduling, for memory of which there is much: what is read and
+/// written of it between two such points happens at once.
+pub use std::sync::atomic::AtomicU64 as UnscheduledU64;
+
 /// Priorities change at this many places of a PCT schedule: bugs need few.
 const PCT_DEPTH: usize = 3;
 /// Memory of a thread's stack; pages that are not touched cost nothing.

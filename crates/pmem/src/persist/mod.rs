@@ -32,6 +32,8 @@ use thermocline_device::Result;
 #[cfg(not(any(shuttle, loom)))]
 use thermocline_device::drivers::Mapping;
 use thermocline_foundation::sync::atomic::{AtomicU64, Ordering};
+#[cfg(shuttle)]
+use thermocline_foundation::sync::schedules::UnscheduledU64;
 use thermocline_foundation::{Clock, Counter, SystemClock};
 
 /// What becomes of the bytes when the power fails.
@@ -50,6 +52,8 @@ enum Words {
     #[cfg(not(any(shuttle, loom)))]
     Mapped(Mapping),
     Memory(Box<[AtomicU64]>),
+    #[cfg(shuttle)]
+    Whole(Box<[UnscheduledU64]>),
 }
 
 #[derive(Debug)]
@@ -93,6 +97,14 @@ impl Medium {
         Self::new(Words::Memory(words), flush, Durability::Emulated, 0)
     }
 
+    /// `bytes` zeros in ordinary memory of which no word is a point of scheduling, for schedules of
+    /// what stands on the region: those of its own words are in `tests/schedules`.
+    #[cfg(shuttle)]
+    pub fn whole(bytes: u64) -> Self {
+        let words = (0..bytes / 8).map(|_| UnscheduledU64::new(0)).collect();
+        Self::new(Words::Whole(words), Flush::CachesAreDurable, Durability::Flushed, 0)
+    }
+
     fn new(words: Words, flush: Flush, durability: Durability, line_ns: u64) -> Self {
         let (lines, fences) = (Counter::default(), Counter::default());
         Self { words, flush, durability, line_ns, clock: SystemClock::new(), lines, fences }
@@ -114,12 +126,36 @@ impl Medium {
             #[cfg(not(any(shuttle, loom)))]
             Words::Mapped(mapping) => mapping.words(),
             Words::Memory(words) => words,
+            #[cfg(shuttle)]
+            Words::Whole(_) => &[],
         }
+    }
+
+    #[inline]
+    fn word(&self, index: usize) -> u64 {
+        #[cfg(shuttle)]
+        if let Words::Whole(words) = &self.words {
+            return words[index].load(Ordering::Acquire);
+        }
+        self.words()[index].load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn set_word(&self, index: usize, value: u64) {
+        #[cfg(shuttle)]
+        if let Words::Whole(words) = &self.words {
+            return words[index].store(value, Ordering::Release);
+        }
+        self.words()[index].store(value, Ordering::Release);
     }
 
     /// Bytes of the region.
     #[inline]
     pub fn bytes(&self) -> u64 {
+        #[cfg(shuttle)]
+        if let Words::Whole(words) = &self.words {
+            return words.len() as u64 * 8;
+        }
         self.words().len() as u64 * 8
     }
 
@@ -133,7 +169,7 @@ impl Medium {
     #[inline]
     pub fn load(&self, at: u64) -> u64 {
         debug_assert!(at.is_multiple_of(8));
-        u64::from_le(self.words()[(at / 8) as usize].load(Ordering::Acquire))
+        u64::from_le(self.word((at / 8) as usize))
     }
 
     /// Fills `out` with the bytes from `at` on, which need not begin a word.
@@ -170,7 +206,7 @@ impl Medium {
         if let Flush::Shadow(shadow) = &self.flush {
             shadow.store(at / 8, value.to_le());
         }
-        self.words()[(at / 8) as usize].store(value.to_le(), Ordering::Release);
+        self.set_word((at / 8) as usize, value.to_le());
     }
 
     /// Stores `bytes` from `at` on; a last word that they do not fill ends with zeros.
@@ -184,6 +220,14 @@ impl Medium {
         #[cfg(any(test, feature = "shadow"))]
         if let Flush::Shadow(shadow) = &self.flush {
             shadow.copy(at / 8, words.clone());
+        }
+        #[cfg(shuttle)]
+        if let Words::Whole(target) = &self.words {
+            let target = &target[(at / 8) as usize..];
+            return target
+                .iter()
+                .zip(words)
+                .for_each(|(to, word)| to.store(word, Ordering::Release));
         }
         let first = (at / 8) as usize;
         let target = &self.words()[first..first + words.len()];

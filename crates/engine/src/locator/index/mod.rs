@@ -164,6 +164,13 @@ impl TableIndex {
             let Some(known) = self.look(tables, key, snapshot)? else {
                 return super::search(levels, key, Sequence::ZERO, snapshot);
             };
+            let later;
+            let tables = if planted(Planted::WaitingTakenAfterIndex) {
+                later = self.tables.load();
+                &later
+            } else {
+                tables
+            };
             let newer = newest_waiting(tables, key, snapshot, known.trailer(), Sequence::ZERO)?;
             match (newer, known) {
                 (Some(newer), _) => Ok(Some(newer)),
