@@ -108,6 +108,17 @@ impl RegionIdentity {
         }
     }
 
+    /// The word at `at` of an identity, as far as it is the same in all of `database`.
+    pub(crate) fn may_have(database: DatabaseId, at: u64, word: u64) -> bool {
+        let expected: &[u8] = match at {
+            0 => &MAGIC,
+            16 => &database.0[..8],
+            24 => &database.0[8..],
+            _ => return at < IDENTITY_BYTES as u64,
+        };
+        word.to_le_bytes() == *expected
+    }
+
     /// Writes both copies, one after the other; durable at return.
     pub fn write(&self, medium: &Medium) {
         let decode = |at| Self::decode(&medium.bytes_at(at, IDENTITY_BYTES), at).ok();

@@ -15,14 +15,14 @@
 use crate::arena::Arena;
 use crate::chunks::{ChunkKind, Chunks, Extent};
 use crate::identity::{Circumstances, Expected, RegionIdentity};
-use crate::layout::{APPLIED_AT, CHUNK_HEADER_BYTES, JOURNAL_AT, Owner, ROOT_AT};
+use crate::layout::{APPLIED_AT, CHUNK_HEADER_BYTES, IDENTITY_AT, JOURNAL_AT, Owner, ROOT_AT};
 use crate::persist::Medium;
 use crate::run;
 use crate::tree::root::Root;
 use std::sync::Arc;
 use thermocline_device::{Error, ErrorKind, Result};
 use thermocline_foundation::sync::Mutex;
-use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_foundation::{DatabaseId, FileNumber, Sequence};
 
 /// A region of persistent memory.
 #[derive(Debug)]
@@ -65,6 +65,20 @@ impl Region {
         medium.fence();
         RegionIdentity { is_clean: false, ..identity }.write(&medium);
         Self::with(medium, identity)
+    }
+
+    /// The medium has nothing but what the creation of a region of `database` stores, if that was
+    /// cut off: parts of an identity and of an empty root. All else is zeros.
+    pub fn is_unfinished(medium: &Medium, database: DatabaseId) -> bool {
+        let is_of_creation = |at: u64, word| match at {
+            ROOT_AT..APPLIED_AT => true,
+            _ if at < ROOT_AT => RegionIdentity::may_have(database, at % IDENTITY_AT[1], word),
+            _ => false,
+        };
+        (0..medium.bytes()).step_by(8).all(|at| {
+            let word = medium.load(at);
+            word == 0 || is_of_creation(at, word)
+        })
     }
 
     /// Makes an empty region in place of one that may lack what was stored last; `identity` has a

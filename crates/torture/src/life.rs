@@ -90,6 +90,15 @@ impl Epoch {
         Self { region: Some(driver.to_owned()), preset, ..self }
     }
 
+    /// The preset of an opening: every fourth one gives up an index, and the next makes another.
+    fn preset_of(&self, opening: u64) -> Preset {
+        let is_changed = mix(self.seed ^ mix(opening) ^ 0x70_7265).is_multiple_of(4);
+        match self.preset {
+            Preset::Indexed if is_changed => Preset::Leveled,
+            preset => preset,
+        }
+    }
+
     /// What the tiers have from one opening to the next, in MiB: every other time not what the
     /// epoch says, so that what lies on one tier belongs on the other and moves. In a life of a
     /// tenth of a second nothing else has tables move.
@@ -111,12 +120,15 @@ impl Epoch {
             |path: &Path, mib| Tier::new(path.join("tier"), ByteSize::mib(mib)).driver(self.driver);
         let high_watermark_percent = self.high_watermark_percent;
         let hybrid = HybridSettings { high_watermark_percent, ..HybridSettings::default() };
+        let preset = self.preset_of(opening);
+        // A file that may be no persistent memory is not named for memtables.
+        let is_named = |driver: &&String| preset == Preset::Indexed || *driver != "mapped";
         let region = |driver: &String| {
             PersistentMemory::new(fast.join(REGION_NAME), ByteSize::mib(REGION_MIB)).driver(driver)
         };
         Settings {
-            preset: Some(self.preset),
-            persistent_memory: self.region.as_ref().map(region),
+            preset: Some(preset),
+            persistent_memory: self.region.as_ref().filter(is_named).map(region),
             hybrid,
             tiers: vec![tier(fast, fast_mib), tier(slow, slow_mib)],
             memory: ByteSize::mib(8),

@@ -119,7 +119,7 @@ struct RunArguments {
     #[arg(long)]
     asynchronous: bool,
     /// With `kill`: stores have a region of persistent memory, a file, with this driver; with the
-    /// preset indexed, and in every other epoch leveled
+    /// preset indexed, which some openings leave for leveled, and in every other epoch leveled
     #[arg(long, value_name = "DRIVER")]
     region: Option<String>,
     /// Print the result as JSON

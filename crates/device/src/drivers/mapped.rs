@@ -6,8 +6,9 @@
 //! process, and after [`Mapping::sync`] the end of the power.
 //!
 //! ```text
-//!   create   new file, filled with zeros, synced, its name too; then as open. Where that fails
-//!            there is no file
+//!   create   new file `NAME.unfinished`, filled with zeros, synced; renamed, its name too; then as
+//!            open. Where that fails there is no file; what a crash leaves of it is taken over by
+//!            the next attempt
 //!   open     lock, MAP_SHARED_VALIDATE | MAP_SYNC; refused: MAP_SHARED
 //! ```
 //! 1. The bytes are seen as words, all of them atomic: no reference to plain memory exists, so any
@@ -24,7 +25,10 @@ use super::directories::sync_parent;
 use super::disk::failure;
 use crate::error::{Error, ErrorKind, Result};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, fstat};
+use rustix::fs::{
+    CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, fallocate, flock, fstat,
+    renameat_with,
+};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 use std::path::{Path, PathBuf};
@@ -57,18 +61,25 @@ impl Mapping {
     /// Makes the file, of `bytes` zeros, and maps it. It must not exist.
     pub fn create(path: &Path, bytes: u64) -> Result<Self> {
         check_length(path, bytes)?;
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let opened = retry_on_intr(|| rustix::fs::open(path, flags, Mode::from_bits_retain(0o644)));
+        if retry_on_intr(|| rustix::fs::lstat(path)).is_ok() {
+            return Err(failure("create", path, Errno::EXIST));
+        }
+        let unfinished = unfinished(path);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+        let mode = Mode::from_bits_retain(0o644);
+        let opened = retry_on_intr(|| rustix::fs::open(&unfinished, flags, mode));
         let file = opened.map_err(|errno| failure("create", path, errno))?;
-        let filled = fill(&file, bytes).and_then(|()| rustix::fs::fsync(&file));
-        let filled = filled.map_err(|errno| failure("fill", path, errno));
-        let mapped = filled.and_then(|()| sync_parent(path)).and_then(|()| Self::map(path, file));
-        mapped.inspect_err(|_| {
-            // What is left of it would keep the next attempt from making it.
-            if let Err(errno) = retry_on_intr(|| rustix::fs::unlink(path)) {
-                tracing::warn!(path = %path.display(), %errno, "a file that was not made remains");
-            }
-        })
+        lock(path, &file)?;
+        let truncated = retry_on_intr(|| rustix::fs::ftruncate(&file, 0));
+        let filled = truncated.and_then(|()| fill(&file, bytes));
+        let filled = filled.and_then(|()| retry_on_intr(|| rustix::fs::fsync(&file)));
+        let named = filled.and_then(|()| rename_to_new(&unfinished, path));
+        named
+            .map_err(|errno| failure("fill", path, errno))
+            .inspect_err(|_| give_up(&unfinished))?;
+        let mapped = sync_parent(path).and_then(|()| Self::map(path, file));
+        // What is left of it would keep the next attempt from making it.
+        mapped.inspect_err(|_| give_up(path))
     }
 
     /// Maps the file.
@@ -86,13 +97,7 @@ impl Mapping {
     }
 
     fn map(path: &Path, file: OwnedFd) -> Result<Self> {
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => {
-                let text = format!("{} is in use; close it there", path.display());
-                return Err(Error::new(ErrorKind::Locked, text));
-            }
-            locked => locked.map_err(|errno| failure("lock", path, errno))?,
-        }
+        lock(path, &file)?;
         let stat = fstat(&file).map_err(|errno| failure("look at", path, errno))?;
         let length = u64::try_from(stat.st_size).unwrap_or(0);
         check_length(path, length)?;
@@ -157,6 +162,41 @@ impl Drop for Mapping {
     }
 }
 
+/// The name of a file that is to be at `path`, until it is filled.
+fn unfinished(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".unfinished");
+    name.into()
+}
+
+/// Renames a file to `to`, where there is none.
+fn rename_to_new(from: &Path, to: &Path) -> Result<(), Errno> {
+    let flags = RenameFlags::NOREPLACE;
+    match retry_on_intr(|| renameat_with(CWD, from, CWD, to, flags)) {
+        // A file system that does not know the flag; there was no file a moment ago.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            retry_on_intr(|| rustix::fs::rename(from, to))
+        }
+        renamed => renamed,
+    }
+}
+
+fn give_up(path: &Path) {
+    if let Err(errno) = retry_on_intr(|| rustix::fs::unlink(path)) {
+        tracing::warn!(path = %path.display(), %errno, "a file that was not made remains");
+    }
+}
+
+fn lock(path: &Path, file: &OwnedFd) -> Result<()> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => {
+            let text = format!("{} is in use; close it there", path.display());
+            Err(Error::new(ErrorKind::Locked, text))
+        }
+        locked => locked.map_err(|errno| failure("lock", path, errno)),
+    }
+}
+
 fn check_length(path: &Path, bytes: u64) -> Result<()> {
     if bytes == 0 || !bytes.is_multiple_of(MAPPED_UNIT_BYTES) {
         let text = format!(
@@ -216,8 +256,22 @@ mod tests {
         let bytes = i64::MAX as u64 + 1 - MAPPED_UNIT_BYTES;
         let error = Mapping::create(&path, bytes).unwrap_err();
         assert!(error.to_string().contains("region"), "{error}");
-        assert!(!path.exists());
+        assert!(!path.exists() && !unfinished(&path).exists());
         Mapping::create(&path, 4096).unwrap();
+    }
+
+    #[test]
+    fn what_a_crash_left_of_a_file_is_taken_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("region");
+        let half = Mapping::create(&unfinished(&path), 16384).unwrap();
+        half.words()[3].store(7, Relaxed);
+        assert_eq!(Mapping::create(&path, 8192).unwrap_err().kind(), ErrorKind::Locked);
+        drop(half);
+        let mapping = Mapping::create(&path, 8192).unwrap();
+        let words = mapping.words();
+        assert_eq!((words.len(), words.iter().any(|word| word.load(Relaxed) != 0)), (1024, false));
+        assert!(path.exists() && !unfinished(&path).exists());
     }
 
     #[test]

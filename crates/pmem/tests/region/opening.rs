@@ -6,12 +6,14 @@ use crate::identity::{Circumstances, Expected, RegionIdentity};
 use crate::memtable::{EncodedGroup, PersistentMemtable, Write};
 use crate::persist::{Durability, Medium};
 use crate::region::{OpenedRegion, Region};
+use crate::shadow::{Model, Shadow};
 use crate::tree::Tree;
 use std::path::Path;
+use std::sync::Arc;
 use thermocline_device::drivers::Mapping;
 use thermocline_device::drivers::persistence::{PersistenceDomain, boot_id, probe};
 use thermocline_device::{ErrorKind, Result};
-use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_foundation::{DatabaseId, FileNumber, Sequence};
 
 const HERE: Circumstances =
     Circumstances { is_synchronous: false, boot: [7; 16], dirty_shutdowns: None };
@@ -62,6 +64,34 @@ fn a_region_over_a_file_keeps_what_it_has_over_close_and_reopening() {
     let opened = Region::open(medium, &expected(3), &other_boot, 4).unwrap();
     assert_eq!(Tree::open(&opened).unwrap().get(b"key").unwrap(), Some(entry));
     assert_eq!(records(&opened), 2);
+}
+
+#[test]
+fn a_creation_that_is_cut_off_anywhere_is_known_as_such() {
+    let identity = identity(geometry(8));
+    let zeros = vec![0; (identity.geometry.bytes / 8) as usize];
+    let shadow = Arc::new(Shadow::new(&zeros));
+    let medium = Medium::shadowed_by(Arc::clone(&shadow), &zeros);
+    let opened = Region::create(medium, identity).unwrap();
+    let mut tried = 0;
+    shadow.crashes(|crash| {
+        for model in [Model::X86, Model::Words] {
+            crash.images(model, 64, tried, |image| {
+                tried += 1;
+                let medium = Medium::shadowed(image);
+                let is_whole = RegionIdentity::read(&medium).is_ok();
+                assert!(is_whole || Region::is_unfinished(&medium, identity.database));
+            });
+        }
+    });
+    assert!(tried > 50, "{tried} images");
+    put(&opened.region, 1, 1);
+    assert!(!Region::is_unfinished(opened.region.medium(), identity.database));
+    let other = DatabaseId([0x5b; 16]);
+    assert!(Region::is_unfinished(&Medium::shadowed(&zeros), other));
+    let first = u64::from_le_bytes(*b"a letter");
+    let letter = Medium::shadowed(&[&[first], &zeros[1..]].concat());
+    assert!(!Region::is_unfinished(&letter, other));
 }
 
 #[test]

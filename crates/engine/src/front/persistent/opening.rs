@@ -13,7 +13,7 @@
 //! 4. An index, or a region, that the preset does not keep goes at the end of the opening
 //!    (`leaving.rs`).
 //! 5. A region that `DATABASE` does not name holds nothing: one of this database, which a crash
-//!    left while it was made, is made again.
+//!    left while it was made, with or without an identity, is made again.
 //!
 //! Threads: the one that opens the store.
 
@@ -181,6 +181,10 @@ fn require_unfinished(
     path: &Path,
     left: Result<(Medium, Circumstances), DeviceError>,
 ) -> Result<()> {
+    let database = files.database();
+    if left.as_ref().is_ok_and(|(medium, _)| Region::is_unfinished(medium, database)) {
+        return Ok(());
+    }
     let identity = left.and_then(|(medium, _)| RegionIdentity::read(&medium));
     let is_ours = |found: &RegionIdentity| {
         found.database == files.database() && found.instance == files.instance()
