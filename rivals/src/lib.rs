@@ -4,6 +4,7 @@
 //!   rocksdb   11.8, and Speedb 2.8 (feature rocksdb)       leveldb   1.23 (feature leveldb)
 //!   lmdb  redb  fjall  sled   one tier                     absent    named, with the reason
 //!   tiers     RocksDB, Speedb and LevelDB over tiers by our plugin
+//!   tiers     RocksDB and LevelDB over tiers by our plugin
 //!   foreign   the only `unsafe` code                       (all: tests/conformance.rs)
 //! ```
 //! An engine here is given memory, durability and directories, and turns them into its own options
@@ -14,6 +15,7 @@ pub mod absent;
 pub mod fjall;
 #[allow(unsafe_code, reason = "the fence: C interfaces and a mapped file")]
 mod foreign;
+pub mod foyer;
 #[cfg(feature = "leveldb")]
 pub mod leveldb;
 pub mod lmdb;
@@ -42,6 +44,7 @@ pub fn all() -> Vec<&'static dyn EngineKind> {
         &redb::Redb,
         &fjall::Fjall,
         &sled::Sled,
+        &foyer::Foyer,
         &absent::HOTRAP,
         &absent::PRISMDB,
     ]);
