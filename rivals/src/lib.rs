@@ -4,7 +4,7 @@
 //!   rocksdb   11.8, and Speedb 2.8 (feature rocksdb)       leveldb   1.23 (feature leveldb)
 //!   lmdb  redb  fjall  sled   one tier                     absent    named, with the reason
 //!   tiers     RocksDB, Speedb and LevelDB over tiers by our plugin
-//!   tiers     RocksDB and LevelDB over tiers by our plugin
+//!   foyer     a cache and no store: replays traces of blocks
 //!   foreign   the only `unsafe` code                       (all: tests/conformance.rs)
 //! ```
 //! An engine here is given memory, durability and directories, and turns them into its own options

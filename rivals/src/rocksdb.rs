@@ -5,6 +5,7 @@
 //! @tiers         FAST/db   log, manifest            FAST/tables  up to the fast capacity
 //!                                                   SLOW/tables  everything below
 //!   +files=thermocline     SLOW/db, and FAST/app by our plugin (`tiers.rs`)
+//!   +persistent-cache=SIZE SLOW/db, FAST/log and FAST/cache by its own (`persistent.rs`)
 //! ```
 //! Tuning is what RocksDB's own guide recommends: Bloom filters of 10 bits, index and filter
 //! blocks in the block cache with those of level 0 pinned, dynamic level sizes, several background
@@ -16,18 +17,21 @@
 //! levels 0, 1 and 2 together (1 + 1 + 10 bases) fill nine tenths of the fast capacity: the last
 //! tenth is for the log and for compactions, whose outputs exist beside their inputs.
 //!
-//! Invariant: write buffers, block cache and row cache together are the memory that was given.
+//! Invariant: write buffers, block cache, row cache and buffers of a persistent cache together are
+//! the memory that was given.
 
 mod library;
+mod persistent;
 mod transactions;
 
+use crate::foreign::persistent_cache::PersistentCache;
 use crate::foreign::rocksdb_tiers::Environment;
 use crate::tiers::{self, Tiers};
 use library::Library;
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBAccess, DBCompressionType, DBPath, DBRawIteratorWithThreadMode,
-    OptimisticTransactionDB, Options, ReadOptions, TransactionDB, TransactionDBOptions,
-    WriteOptions,
+    BlockBasedIndexType, BlockBasedOptions, Cache, DB, DBAccess, DBCompressionType, DBPath,
+    DBRawIteratorWithThreadMode, OptimisticTransactionDB, Options, ReadOptions, TransactionDB,
+    TransactionDBOptions, WriteOptions,
 };
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -59,11 +63,16 @@ const LEVEL_BASE: u64 = 256 << 20;
 /// How often RocksDB looks for tables that reads ask to compact, where nothing is written.
 const WAKE_UP_S: u64 = 20;
 
-const OWN_OPTIONS: [(&str, &str); 11] = [
+const OWN_OPTIONS: [(&str, &str); 13] = [
     ("levels", "with two tiers: default, or tuned so that the upper levels fill the fast one"),
     ("row-cache", "part of the memory for whole rows, such as 64MiB; default 0"),
     ("cache", "lru (default) or hyper: the kind of block cache"),
     ("block-size", "bytes of a data block; default 4KiB"),
+    (
+        persistent::OPTION,
+        "with two tiers: bytes of its cache of blocks on the fast one; all tables on the slow one",
+    ),
+    ("index", "whole (default), or partitioned: indexes and filters in parts of 4 KiB"),
     ("jobs", "threads for flushes and compactions; default 4"),
     ("compression", "none (default), lz4 or zstd"),
     ("transactions", "the kind of database: none (default), optimistic or pessimistic"),
@@ -75,6 +84,9 @@ const OWN_OPTIONS: [(&str, &str); 11] = [
     ("subcompactions", "parts of a compaction at once; default 2"),
     ("level-from", "with files=thermocline: listener (default) or log tells a table's level"),
 ];
+
+/// Bytes of a part of an index.
+const PARTITION_BYTES: usize = 4 << 10;
 
 /// What a label may carry, each with what it means.
 type LabelOptions = Vec<(&'static str, &'static str)>;
@@ -127,6 +139,8 @@ struct Plan {
     /// Our plugin's, which then is in place of paths.
     tiers: Option<Tiers>,
     listens: bool,
+    has_partitions: bool,
+    persistent: Option<persistent::Plan>,
 }
 
 impl Plan {
@@ -137,7 +151,9 @@ impl Plan {
         let row_cache = options.parsed::<ByteSize>("row-cache")?.unwrap_or(ByteSize(0)).0;
         let memory = options.memory.0;
         let write_buffer = memory / 4 / WRITE_BUFFERS;
-        let caches = memory - write_buffer * WRITE_BUFFERS;
+        let persistent = persistent::plan(options)?;
+        let buffers = persistent.as_ref().map_or(0, persistent::Plan::memory_bytes);
+        let caches = (memory - write_buffer * WRITE_BUFFERS).saturating_sub(buffers);
         let block_cache =
             caches.checked_sub(row_cache).filter(|left| *left > 0).ok_or_else(|| {
                 let (row, caches) = (ByteSize(row_cache), ByteSize(caches));
@@ -150,7 +166,7 @@ impl Plan {
         let planned = level_base(options.option("levels"), first, !others.is_empty())?;
         let level_base = base.map_or(planned, |base| base.0);
         let tiers = tiers::tiers(options, library.plugin())?;
-        let paths = if others.is_empty() || tiers.is_some() {
+        let paths = if others.is_empty() || tiers.is_some() || persistent.is_some() {
             Vec::new()
         } else {
             let path = |tier: &TierSpace| tier.path.join("tables").display().to_string();
@@ -176,9 +192,12 @@ impl Plan {
             read_triggered: options.parsed("read-triggered")?.unwrap_or(0.0),
             level_base,
             paths,
-            db: match &tiers {
-                Some(tiers) => tiers.db.display().to_string(),
-                None => first.path.join("db").display().to_string(),
+            db: match (&tiers, others) {
+                (Some(tiers), _) => tiers.db.display().to_string(),
+                (None, [slow]) if persistent.is_some() => {
+                    slow.path.join("db").display().to_string()
+                }
+                _ => first.path.join("db").display().to_string(),
             },
             direct: options.direct,
             kind: choice(options, "transactions", &Kind::NAMES)?,
@@ -186,6 +205,8 @@ impl Plan {
             subcompactions: options.parsed("subcompactions")?.unwrap_or(2),
             tiers,
             listens: listens && library.has_listener(),
+            has_partitions: choice(options, "index", &[("whole", false), ("partitioned", true)])?,
+            persistent,
         })
     }
 
@@ -242,7 +263,16 @@ impl Plan {
         table.set_bloom_filter(10.0, false);
         table.set_cache_index_and_filter_blocks(true);
         table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+        if self.has_partitions {
+            table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+            table.set_partition_filters(true);
+            table.set_metadata_block_size(PARTITION_BYTES);
+            table.set_pin_top_level_index_and_filter(true);
+        }
         all.set_block_based_table_factory(&table);
+        if let Some(plan) = &self.persistent {
+            all.set_wal_dir(&plan.log);
+        }
         if self.row_cache > 0 {
             all.set_row_cache(&Cache::new_lru_cache(self.row_cache as usize));
         }
@@ -339,6 +369,15 @@ impl EngineKind for RocksDb {
             ("bytes_per_sync", size(1 << 20)),
             ("sync", (options.durability == Durability::Sync).to_string()),
         ];
+        if let Some(plan) = &plan.persistent {
+            let (bytes, file) = (size(plan.sizes.bytes), size(plan.sizes.file_bytes.into()));
+            let buffers = size(plan.memory_bytes());
+            let text = format!("{bytes}, files of {file}, {buffers} of buffers");
+            pairs.push(("persistent_cache", text));
+        }
+        if plan.has_partitions {
+            pairs.push(("index_type", "two levels, filters too".to_owned()));
+        }
         if let Some(tiers) = &plan.tiers {
             pairs.push(("env", tiers.uri.clone()));
         }
@@ -363,12 +402,15 @@ impl EngineKind for RocksDb {
                 Some(Environment::set(&mut all, plugin, &tiers.uri, plan.listens)?)
             }
         };
+        // What is loaded is not read: the cache is made for the run.
+        let asked = plan.persistent.as_ref().filter(|_| !options.loading);
+        let persistent = asked.map(|cache| cache.set(&mut all, plan.direct)).transpose()?;
         // All kinds have the same files, and the plain one alone can wait for its compactions.
         let kind = if options.loading { Kind::Plain } else { plan.kind };
         Ok(match kind {
             Kind::Plain => {
                 let db = DB::open(&all, &plan.db)?;
-                Box::new(Open { library: self.0, db, write, environment })
+                Box::new(Open { library: self.0, db, write, environment, persistent })
             }
             Kind::Optimistic => {
                 let db = OptimisticTransactionDB::open(&all, &plan.db)?;
@@ -412,6 +454,7 @@ struct Open {
     db: DB,
     write: WriteOptions,
     environment: Option<Environment>,
+    persistent: Option<PersistentCache>,
 }
 
 impl Open {
@@ -459,7 +502,8 @@ impl Store for Open {
     }
 
     fn second_level(&self) -> Option<SecondLevel> {
-        self.of_tiers(tiers::second_level)
+        let own = self.persistent.as_ref().map(persistent::second_level);
+        own.or_else(|| self.of_tiers(tiers::second_level))
     }
 
     fn created_tables(&self) -> Option<CreatedTables> {
@@ -510,6 +554,15 @@ mod tests {
     }
 
     #[test]
+    fn buffers_of_a_persistent_cache_are_of_the_memory() {
+        let plan = plan(&[("persistent-cache", "200MiB")], 2).unwrap();
+        let buffers = plan.persistent.as_ref().unwrap().memory_bytes();
+        assert!((3 << 20..5 << 20).contains(&buffers), "{buffers}");
+        assert_eq!(plan.write_buffer * WRITE_BUFFERS + plan.block_cache + buffers, 64 << 20);
+        assert!(plan.paths.is_empty() && plan.db == "slow/db");
+    }
+
+    #[test]
     fn tuned_levels_fill_nine_tenths_of_the_fast_tier() {
         let plan = plan(&[("levels", "tuned")], 2).unwrap();
         let filled = plan.level_base * BASES_ON_FAST;
@@ -545,5 +598,9 @@ mod tests {
         assert!(refused("levels", "tuned", 1).contains("rocksdb@tiers"));
         assert!(refused("row-cache", "64MiB", 1).contains("for caches"));
         assert!(refused("cache", "none", 1).contains("lru, hyper"));
+        assert!(refused("persistent-cache", "8MiB", 1).contains("rocksdb@tiers"));
+        assert!(refused("persistent-cache", "1GiB", 2).contains("2 MiB to 256 MiB"));
+        let both = plan(&[("persistent-cache", "8MiB"), ("levels", "tuned")], 2);
+        assert!(both.unwrap_err().to_string().contains("without levels"));
     }
 }

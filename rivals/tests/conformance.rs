@@ -217,6 +217,55 @@ fn rocksdb_conforms_as_it_is_tuned_for_two_tiers() {
     );
 }
 
+#[cfg(feature = "rocksdb")]
+#[test]
+fn rocksdb_conforms_with_its_cache_on_the_fast_tier() {
+    let cached = [("persistent-cache", "16MiB"), ("row-cache", "8MiB"), ("index", "partitioned")];
+    let rocksdb = &thermocline_bench_rivals::rocksdb::RocksDb;
+    conform(rocksdb, Layout::Tiers, Durability::Buffered, &cached);
+}
+
+/// More of 1 KB than memory has room for.
+#[cfg(feature = "rocksdb")]
+const RECORDS: u64 = 30_000;
+
+/// Tables lie on the slow tier; what is read again comes from the fast one.
+#[cfg(feature = "rocksdb")]
+#[test]
+fn rocksdb_reads_blocks_again_from_its_cache_on_the_fast_tier() {
+    let home = tempfile::tempdir().unwrap();
+    let mut options = options(home.path(), 2);
+    options.memory = ByteSize(12 << 20);
+    options.options.insert("persistent-cache".to_owned(), "64MiB".to_owned());
+    let kind = &thermocline_bench_rivals::rocksdb::RocksDb;
+    let value = |number: u64| Random::new(number).next_u64().to_le_bytes().repeat(125);
+    options.loading = true;
+    let store = kind.open(&options).unwrap();
+    assert!(store.second_level().is_none(), "nothing is kept of what is loaded");
+    (0..RECORDS).for_each(|number| store.put(&key(number), &value(number)).unwrap());
+    store.settle().unwrap();
+    store.close().unwrap();
+    options.loading = false;
+    let store = kind.open(&options).unwrap();
+    let mut read = Vec::new();
+    for _ in 0..3 {
+        for number in 0..RECORDS {
+            assert!(store.get(&key(number), &mut read).unwrap());
+            assert_eq!(read, value(number), "{number}");
+        }
+    }
+    let level = store.second_level().unwrap();
+    assert!(level.hits > level.misses / 4 && level.written_bytes > 16 << 20, "{level:?}");
+    store.close().unwrap();
+    let names = |place: &str| {
+        let entries = fs::read_dir(home.path().join(place)).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
+    };
+    assert!(names("slow/db").iter().any(|name| name.ends_with(".sst")));
+    assert!(names("fast/cache/cache").iter().any(|name| name.ends_with(".rc")));
+    assert!(!names("fast").contains(&"db".to_owned()));
+}
+
 /// Several threads write the same two records together; both end as the same thread wrote them.
 fn write_in_transactions(kind: &dyn EngineKind, locking: &str) {
     let home = tempfile::tempdir().unwrap();

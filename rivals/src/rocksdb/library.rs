@@ -34,7 +34,8 @@ const SPEEDBS_FILE: &str = "/libspeedb.so";
 
 /// Options that are RocksDB's alone: of newer versions, or of bindings that Speedb's headers do not
 /// describe.
-const NOT_SPEEDBS: [&str; 4] = ["read-triggered", "transactions", "level-from", "cache"];
+const NOT_SPEEDBS: [&str; 5] =
+    ["read-triggered", "transactions", "level-from", "cache", "persistent-cache"];
 
 impl Library {
     pub fn name(self) -> &'static str {

@@ -48,6 +48,8 @@ pub const PAPER: Paper = Paper {
 pub const READS: &str = "ycsb-c";
 const UNIFORM: &str = "ycsb-c/uniform";
 const GRAPH: &str = "linkbench";
+/// Of the fast tier, what RocksDB's cache of blocks has beside its log.
+const CACHE_PERCENT: u64 = 95;
 
 /// What a cell of a row is run as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -168,12 +170,20 @@ pub fn cached(sizes: &Sizes) -> String {
     )
 }
 
-/// RocksDB with the same memory and bytes of the fast tier.
-fn rocksdb(sizes: &Sizes) -> [String; 2] {
-    let memory = sizes.small_mib();
-    let tuned = format!("rocksdb@tiers+levels=tuned+compression=zstd+memory={memory}MiB");
-    let with_rows = format!("{tuned}+row-cache={}MiB", memory / 2);
-    [tuned, with_rows]
+/// RocksDB with the same memory and bytes of the fast tier: upper levels there, or its own cache of
+/// blocks beside the log.
+fn rocksdb(sizes: &Sizes) -> [String; 5] {
+    let (memory, cache) = (sizes.small_mib(), sizes.fast_mib() * CACHE_PERCENT / 100);
+    let with = |option: &str| format!("rocksdb@tiers+compression=zstd+memory={memory}MiB{option}");
+    let (tuned, cached) = (with("+levels=tuned"), with(&format!("+persistent-cache={cache}MiB")));
+    let rows = |mib: u64| format!("+row-cache={mib}MiB");
+    [
+        tuned.clone(),
+        tuned + &rows(memory / 2),
+        cached.clone(),
+        cached.clone() + &rows(memory / 4),
+        cached + "+index=partitioned",
+    ]
 }
 
 fn group(workload: &str) -> Group {
@@ -449,8 +459,7 @@ fn set_ups(sizes: &Sizes) -> Vec<Row> {
     });
     let rocksdb = rocksdb(sizes);
     let rivals = [READS, "ycsb-b", GRAPH].map(|workload| {
-        let [tuned, with_rows] = &rocksdb;
-        let under = points(&[tuned, with_rows], workload);
+        let under = points(&rocksdb.each_ref().map(String::as_str), workload);
         let name = format!("25/{workload}/rocksdb");
         let row =
             Row::in_paper(&PAPER, group(workload), &name, point(&cached(sizes), workload), under);
