@@ -11,6 +11,7 @@
 //!   rows     names, points, goals       mod         sizes, and the cell of each group
 //!   dictionary  bytes of tables         restart     hits after a restart, and a trace of blocks
 //!   index    bytes of indexes           judged      policies on that trace
+//!   memory   bytes of a cached block
 //! ```
 //! Labels name their memory, so the three take turns in one run. Reads and writes go past the page
 //! cache, blocks are compressed with zstd, and a LinkBench row has as many of its small records as
@@ -21,6 +22,7 @@
 mod dictionary;
 mod index;
 mod judged;
+mod memory;
 mod restart;
 mod rows;
 
@@ -190,6 +192,7 @@ pub fn run(
     let drill = |row: &Row, stand: &Stand<'_>| match row.figure.name {
         "restart" => restarted(stand).map(|restarted| restarted.value(&row.name)),
         "10" => index::share(&row.name),
+        "24" => memory::bytes_a_block(&row.name),
         "13" | "judge" => traced.value(&row.name, stand),
         "foyer" => traced.to_foyer(&row.name, stand),
         _ => dictionary::share(&row.name, text, stand.slow),

@@ -9,7 +9,7 @@
 
 use super::Sizes;
 use super::dictionary::{ALONE, DATA};
-use super::{index, judged};
+use super::{index, judged, memory};
 use crate::block_trace::judge::{ADMISSIONS, EVICTIONS};
 use crate::results::{Latency, Measured};
 use crate::rows::{self, Figure, Measure, PROCESSOR, Paper, THROUGHPUT, Value, point, points};
@@ -219,6 +219,7 @@ pub fn rows(figures: &[Figure], sizes: &Sizes) -> Vec<Row> {
         dictionaries(),
         indexes(),
         on_a_trace(),
+        in_memory(),
         admissions(sizes),
         evictions(sizes),
         waits(),
@@ -360,6 +361,18 @@ fn on_a_trace() -> Vec<Row> {
         drill("foyer/processor", "of its time").at_most(1.0, 1.0),
     ]);
     rows
+}
+
+/// Figure 24: what a block of a full cache takes with each admission.
+fn in_memory() -> Vec<Row> {
+    let row = |(admission, _)| {
+        let row = drill(&memory::row_name(admission), "B a block");
+        match admission == judged::USUAL {
+            true => row.at_most(28.0, 20.0),
+            false => row,
+        }
+    };
+    ADMISSIONS.into_iter().map(row).collect()
 }
 
 /// Figure 17: small blocks over large ones without dictionaries: with them, and alone.
@@ -508,6 +521,8 @@ mod tests {
         assert_eq!(goal("13/padded"), Goal::None);
         assert_eq!(goal("10/linkbench/6-KiB"), Goal::None);
         assert_eq!(goal("24/bytes-a-block"), Goal::AtMost(28.0, 20.0));
+        assert_eq!(goal("24/full/simulated_lru"), Goal::AtMost(28.0, 20.0));
+        assert_eq!(goal("24/full/always"), Goal::None);
         assert_eq!(goal("cost/uniform"), Goal::AtLeast(0.98, 1.0));
     }
 
