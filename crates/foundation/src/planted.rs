@@ -428,6 +428,9 @@ bugs! {
     /// Leak · a file of the block cache that leaves is not deleted · reads until the cache is full,
     /// counting files.
     CacheFileLeaked,
+    /// Logs lack room · the block cache counts what other files of the tier have, and not what
+    /// logs, journals and the next flush may come to · reads until the cache is full, then writes.
+    CacheTakesLogRoom,
     /// Dictionary not bound to its table · the cache knows a prepared dictionary by no table, so
     /// blocks of one meet that of another · two tables with dictionaries, reads.
     DictionaryOfOtherTable,

@@ -51,13 +51,14 @@ const FOUND_BY_SCRIPTS: [Planted; 19] = [
 
 /// Bugs of the cache of blocks, which needs more reads than histories have; `tests/fast_cache.rs`
 /// finds them.
-const FOUND_BY_CACHE_SCRIPTS: [Planted; 6] = [
+const FOUND_BY_CACHE_SCRIPTS: [Planted; 7] = [
     Planted::CachedBlockNotVerified,
     Planted::CacheErrorFailsRead,
     Planted::TornFooterBelieved,
     Planted::CacheOfOtherInstanceAdopted,
     Planted::NewerCacheAdopted,
     Planted::CacheFileLeaked,
+    Planted::CacheTakesLogRoom,
 ];
 
 /// Of tables with dictionaries, which want more memory than histories have;

@@ -13,6 +13,7 @@ use super::FastCache;
 use crate::shared::tier0::Account;
 use thermocline_device::placement::WATERMARK_PERCENT;
 use thermocline_device::{FileKind, TierIndex};
+use thermocline_foundation::{Planted, planted};
 
 /// Share of the tier that a cache of what the levels leave keeps free for merges: as much as guests
 /// that are fetched leave.
@@ -35,6 +36,9 @@ impl FastCache {
                     others += file.bytes;
                 }
             }
+        }
+        if planted(Planted::CacheTakesLogRoom) {
+            return self.tier_bytes.saturating_sub(logs + journals + others);
         }
         let tier0 = &self.shared.tier0;
         let logs = tier0.grant(Account::Logs).max(logs);
