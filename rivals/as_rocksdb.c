@@ -16,3 +16,14 @@ LACKS(rocksdb_wait_for_compact)
 LACKS(rocksdb_wait_for_compact_options_create)
 LACKS(rocksdb_wait_for_compact_options_destroy)
 LACKS(rocksdb_write_buffer_manager_destroy)
+
+// Of RocksDB's C++ (foreign/persistent_cache.cc): functions that give text, which in Speedb's library
+// is of the string ABI before C++11's.
+#define LACKS_CXX(name, symbol) \
+  void name(void) __asm__(symbol); \
+  LACKS(name)
+
+LACKS_CXX(BlockCacheTierStats, "_ZN7rocksdb14BlockCacheTier5StatsB5cxx11Ev")
+LACKS_CXX(PersistentCacheTierPrintStats, "_ZN7rocksdb19PersistentCacheTier10PrintStatsB5cxx11Ev")
+LACKS_CXX(PersistentCacheConfigToString, "_ZNK7rocksdb21PersistentCacheConfig8ToStringB5cxx11Ev")
+LACKS_CXX(StatusToString, "_ZNK7rocksdb6Status8ToStringB5cxx11Ev")

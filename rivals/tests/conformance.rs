@@ -221,7 +221,7 @@ fn rocksdb_conforms_as_it_is_tuned_for_two_tiers() {
 #[test]
 fn rocksdb_conforms_with_its_cache_on_the_fast_tier() {
     let cached = [("persistent-cache", "16MiB"), ("row-cache", "8MiB"), ("index", "partitioned")];
-    let rocksdb = &thermocline_bench_rivals::rocksdb::RocksDb;
+    let rocksdb = &thermocline_bench_rivals::rocksdb::ROCKSDB;
     conform(rocksdb, Layout::Tiers, Durability::Buffered, &cached);
 }
 
@@ -237,7 +237,7 @@ fn rocksdb_reads_blocks_again_from_its_cache_on_the_fast_tier() {
     let mut options = options(home.path(), 2);
     options.memory = ByteSize(12 << 20);
     options.options.insert("persistent-cache".to_owned(), "64MiB".to_owned());
-    let kind = &thermocline_bench_rivals::rocksdb::RocksDb;
+    let kind = &thermocline_bench_rivals::rocksdb::ROCKSDB;
     let value = |number: u64| Random::new(number).next_u64().to_le_bytes().repeat(125);
     options.loading = true;
     let store = kind.open(&options).unwrap();
