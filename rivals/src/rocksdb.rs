@@ -572,6 +572,7 @@ mod tests {
 
     /// RocksDB writes the options that hold into a file of its own.
     #[test]
+    #[allow(clippy::disallowed_methods, reason = "the test reads that file")]
     fn a_store_that_compacts_what_is_read_says_so_in_its_options() {
         let home = tempfile::tempdir().unwrap();
         let options_of = |texts: &[(&str, &str)], name: &str| {
