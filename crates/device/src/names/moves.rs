@@ -10,8 +10,8 @@
 //! 2. Readers never wait: those that began at the old place end there.
 //! 3. A file that is deleted, replaced or written meanwhile stays so, and the copy goes.
 //! 4. A file that overflows goes on where it is, in another file, if copies or extents made room
-//!    there; else on another tier. It is cut to the bytes that its host knows of, so that repeating
-//!    the append that failed writes them once.
+//!    there; else on another tier that did not refuse the same bytes before. It is cut to the bytes
+//!    that its host knows of, so that repeating the append that failed writes them once.
 //!
 //! 5. Until the host's names are durable, a sync of the file makes them so: what is written at the
 //!    new place counts only where the name leads there.
@@ -246,8 +246,10 @@ impl Host {
         // It goes on beside itself first: what the host has open may cut its own file when it is
         // closed.
         let has_room = self.drop_copies(from.room) && from.room != self.home;
+        // Without that, a file of which nothing fits anywhere would go from room to room for ever.
+        let refused = file.refused_by(from.room, len);
         let others = overflow_order(from.room.position(), tiers).map(|at| TierIndex(at as u8));
-        let others = others.filter(|to| *to != from.room);
+        let others = others.filter(|to| !refused.contains(to));
         for to in has_room.then_some(from.room).into_iter().chain(others) {
             match self.relocate(file, Bytes::First(len), to) {
                 Ok(_) => {
@@ -258,6 +260,7 @@ impl Host {
                 Err(error) => return Err(error),
             }
         }
+        file.forget_refusals();
         Err(self.full())
     }
 

@@ -13,6 +13,7 @@ use super::listing::{Place, Reading};
 use crate::driver::{Driver, HostUse};
 use crate::error::Result;
 use crate::load::Writing;
+use crate::tier::TierIndex;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
@@ -43,6 +44,8 @@ struct At {
     durable: u64,
     /// It is being written.
     writing: Option<Writing>,
+    /// The rooms whose devices refused what comes behind so many bytes.
+    refused: (u64, Vec<TierIndex>),
 }
 
 impl NamedFile {
@@ -55,7 +58,8 @@ impl NamedFile {
         reading: Arc<Reading>,
     ) -> Self {
         let served_by = AtomicUsize::new(copy.as_ref().unwrap_or(&place).room.position());
-        let at = At { name: name.to_owned(), place, copy, changes: 1, durable: 0, writing: None };
+        let (name, refused) = (name.to_owned(), (0, Vec::new()));
+        let at = At { name, place, copy, changes: 1, durable: 0, writing: None, refused };
         let (host, at, known) = (Arc::clone(host), Mutex::new(at), host.unknown_file());
         Self { host, at, epoch: AtomicU64::new(0), reading, served_by, known }
     }
@@ -160,6 +164,23 @@ impl NamedFile {
         let mut at = self.at.lock();
         at.durable = at.durable.max(changes);
         Ok(())
+    }
+
+    /// A room's device refused what comes behind `len` bytes of the file; all that did.
+    pub(super) fn refused_by(&self, room: TierIndex, len: u64) -> Vec<TierIndex> {
+        let refused = &mut self.at.lock().refused;
+        if refused.0 != len {
+            *refused = (len, Vec::new());
+        }
+        if !refused.1.contains(&room) {
+            refused.1.push(room);
+        }
+        refused.1.clone()
+    }
+
+    /// The host was told that all rooms refused: if it tries again, so do they.
+    pub(super) fn forget_refusals(&self) {
+        self.at.lock().refused.1.clear();
     }
 
     /// The name that the file has, or had last.

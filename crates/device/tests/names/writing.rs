@@ -121,6 +121,30 @@ fn a_copy_goes_when_its_file_is_written_again_or_cut() {
     assert_eq!(file.to_write().unwrap_err().kind(), ErrorKind::NotFound);
 }
 
+/// A host that appends in one piece what fits on no device hears of it, and may try again.
+#[test]
+fn a_file_goes_to_each_tier_once_for_the_same_bytes() {
+    let place = Place::new();
+    let names = place.make("db", &["fast", "slow", "db"]);
+    let table = names.create("1.sst", class("1.sst", 0)).unwrap();
+    let rooms = || ["fast", "slow"].map(|tier| place.on_tier(tier).len());
+    for _ in 0..2 {
+        let first = rooms();
+        table.continue_elsewhere(0).unwrap();
+        assert_ne!(rooms(), first);
+        table.continue_elsewhere(0).unwrap();
+        let error = table.continue_elsewhere(0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutOfSpace);
+        assert!(error.to_string().contains("every tier of"), "{error}");
+    }
+    // Once some bytes were taken, tiers are asked anew for those behind them.
+    let at = rooms();
+    append(&table.place()).write_all(b"one").unwrap();
+    table.continue_elsewhere(3).unwrap();
+    assert_ne!(rooms(), at);
+    assert_eq!(fs::read(table.place()).unwrap(), b"one");
+}
+
 /// A backup has many short logs, each of which was expected to be long.
 #[test]
 fn a_log_that_is_closed_takes_what_it_has() {
