@@ -105,7 +105,8 @@ static void files(thermocline_tiers *tiers) {
     thermocline_wanted wanted = {1, 1, 1};
     uint64_t epoch = thermocline_file_epoch(other);
     char bytes[8];
-    /* What lies on the fastest tier has no extents. */
+    /* None are asked for in the URI. */
+    CHECK(!thermocline_file_keeps_extents(other));
     CHECK(thermocline_file_read_cached(other, epoch, 0, bytes, sizeof bytes, &wanted) == -1);
     CHECK(wanted.len == 0);
     thermocline_file_fill(other, epoch, &wanted, bytes, sizeof bytes);
