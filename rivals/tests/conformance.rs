@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use thermocline_bench::store::{
-    Change, Durability, EngineKind, Layout, Needs, OpenOptions, Store, TierSpace,
+    Change, Durability, EngineKind, Layout, Needs, OpenOptions, REGION_SIZE, Store, TierSpace,
 };
 use thermocline_foundation::ByteSize;
 use thermocline_foundation::random::Random;
@@ -142,15 +142,8 @@ fn conform(kind: &dyn EngineKind, layout: Layout, durability: Durability, more: 
 
 #[test]
 fn every_engine_answers_as_the_model_does_and_lives_in_its_directories() {
-    // These are no whole stores: two keep nothing, two have neither scans nor deletes. The last one
-    // is no copy without its region, which lies elsewhere.
-    let parts = [
-        "null",
-        "device",
-        "thermocline-commit-slots",
-        "thermocline-commit-log",
-        "thermocline-indexed",
-    ];
+    // These are no whole stores: two keep nothing, two have neither scans nor deletes.
+    let parts = ["null", "device", "thermocline-commit-slots", "thermocline-commit-log"];
     // One with libraries of its own is tried below.
     let is_tried =
         |kind: &&dyn EngineKind| !parts.contains(&kind.name()) && kind.libraries().is_none();
@@ -159,10 +152,18 @@ fn every_engine_answers_as_the_model_does_and_lives_in_its_directories() {
             // Such an engine has both only where its label says how.
             let is_asked = kind.needs() == Needs::OneOrAsked && layout == Layout::Tiers;
             if kind.needs().allow(layout) && !is_asked {
-                conform(kind, layout, Durability::Buffered, &[]);
+                conform(kind, layout, Durability::Buffered, options_of(kind));
             }
         }
-        conform(kind, kind.needs().usual(), Durability::Sync, &[]);
+        conform(kind, kind.needs().usual(), Durability::Sync, options_of(kind));
+    }
+}
+
+/// What an engine has to have in its label.
+fn options_of(kind: &dyn EngineKind) -> &'static [(&'static str, &'static str)] {
+    match kind.name() {
+        "thermocline-indexed" => &[(REGION_SIZE, "64MiB")],
+        _ => &[],
     }
 }
 

@@ -95,8 +95,8 @@ pub(crate) fn create(
     let (devices, policy) = (&*environment.devices, Arc::clone(&placement));
     let files = TieredFiles::create_with_texts(devices, home, &tiers, policy, &texts)?;
     let files = Arc::new(files);
-    let files_of = Arc::clone(&files);
-    let opened = OpenedFiles { files: files_of, settings, placement, changed: None, before: None };
+    let (changed, before) = (None, None);
+    let opened = OpenedFiles { files: Arc::clone(&files), settings, placement, changed, before };
     start(environment, opened, IndexUse::Keep).inspect_err(|_| {
         // The namespace exists but holds nothing; a second attempt must find a clean place.
         abandon_region(environment, &files);

@@ -12,6 +12,8 @@ use thermocline::{
     TransactionOptions, WhichTier, Workers, WriteBatch,
 };
 use thermocline_device::Error;
+#[cfg(feature = "planted-bugs")]
+use thermocline_foundation::Planted;
 use thermocline_foundation::random::Random;
 
 pub type State = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -399,6 +401,23 @@ fn fill_and_make_room(lengths: u64, most: u64) {
     all_are_found(&db, number / 2);
 }
 
+/// How many of these keys have not the value that they should have; none where all have.
+fn other_values(db: &Db, state: &State, numbers: std::ops::Range<u64>) -> Option<String> {
+    let differs = |number: &u64| {
+        let found = db.get(key(*number)).unwrap();
+        found.as_deref() != state.get(&key(*number)).map(Vec::as_slice)
+    };
+    let wrong = numbers.filter(differs).count();
+    (wrong > 0).then(|| format!("{wrong} keys have another value"))
+}
+
+#[cfg(feature = "planted-bugs")]
+fn is_found(bug: Planted, fault: fn() -> Option<String>) {
+    use thermocline_foundation::planted::{hits, with};
+    let (found, hits) = with(bug, || (fault(), hits()));
+    assert!(found.is_some(), "{bug:?} is not found; its line was passed {hits} times");
+}
+
 /// What is wrong after a merge of tombstones, before that of the table with what they hide.
 fn fault_after_partial_merges() -> Option<String> {
     let machine = Machine::new();
@@ -415,12 +434,7 @@ fn fault_after_partial_merges() -> Option<String> {
     db.settle().unwrap();
     assert!(tables(&db) > 8, "the merges take eight tables each");
     db.compact_range(None, None, &mut |_| {}).unwrap();
-    let differs = |number: &u64| {
-        let found = db.get(key(*number)).unwrap();
-        found.as_deref() != state.get(&key(*number)).map(Vec::as_slice)
-    };
-    let wrong = (0..900).filter(differs).count();
-    (wrong > 0).then(|| format!("{wrong} keys have another value"))
+    other_values(&db, &state, 0..900)
 }
 
 #[test]
@@ -431,11 +445,7 @@ fn tombstones_outlive_what_they_hide() {
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn a_tombstone_that_goes_too_early_is_found() {
-    use thermocline_foundation::Planted;
-    use thermocline_foundation::planted::{hits, with};
-    let bug = Planted::TombstoneDroppedWithOlder;
-    let (found, hits) = with(bug, || (fault_after_partial_merges(), hits()));
-    assert!(found.is_some(), "{bug:?} is not found; its line was passed {hits} times");
+    is_found(Planted::TombstoneDroppedWithOlder, fault_after_partial_merges);
 }
 
 /// A merge that drops tombstones cannot write its edit; another opening merges the table with what
@@ -466,12 +476,7 @@ fn fault_after_a_merge_without_its_edit() -> Option<String> {
     let machine = machine.killed(db);
     let db = machine.open().unwrap();
     db.compact_range(Some(&key(600)), Some(&key(650)), &mut |_| {}).unwrap();
-    let differs = |number: &u64| {
-        let found = db.get(key(*number)).unwrap();
-        found.as_deref() != state.get(&key(*number)).map(Vec::as_slice)
-    };
-    let wrong = (500..900).filter(differs).count();
-    (wrong > 0).then(|| format!("{wrong} keys have another value"))
+    other_values(&db, &state, 500..900)
 }
 
 #[test]
@@ -482,11 +487,7 @@ fn what_a_merge_dropped_and_could_not_say_so_stays_deleted() {
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn an_entry_of_a_tombstone_that_goes_too_early_is_found() {
-    use thermocline_foundation::Planted;
-    use thermocline_foundation::planted::{hits, with};
-    let bug = Planted::TombstoneEntryRemovedEarly;
-    let (found, hits) = with(bug, || (fault_after_a_merge_without_its_edit(), hits()));
-    assert!(found.is_some(), "{bug:?} is not found; its line was passed {hits} times");
+    is_found(Planted::TombstoneEntryRemovedEarly, fault_after_a_merge_without_its_edit);
 }
 
 /// A merge ends between its two edits, or anywhere else. What it has copied is there twice, and is

@@ -14,11 +14,6 @@ use std::sync::Arc;
 use thermocline_foundation::Sequence;
 use thermocline_foundation::sync::Mutex;
 
-/// Looks after which a reader ends that never sees the end of what it reads beside.
-const LOOKS_MAX: usize = 60;
-
-const NAMES: [&str; 3] = ["a", "b", "c"];
-
 fn hybrid() -> Db {
     let settings = Settings { preset: Some(Preset::Hybrid), ..settings() };
     create_with(&Arc::default(), &settings)
@@ -41,22 +36,7 @@ fn look(db: &Db, way: usize) -> Vec<Option<u64>> {
             let found = NAMES.iter().map(|name| db.get(name).unwrap());
             found.map(|value| value.map(|value| number(&value))).collect()
         }
-        1 => {
-            let found = db.multi_get(&NAMES).unwrap().into_iter();
-            found.map(|value| value.map(|value| number(&value))).collect()
-        }
-        way => {
-            let scan = if way == 2 { db.scan() } else { db.scan().reverse() };
-            let mut found = vec![None; NAMES.len()];
-            for record in scan {
-                let (key, value) = record.unwrap();
-                if let Some(at) = NAMES.iter().position(|name| name.as_bytes() == &key[..]) {
-                    found[at] = Some(number(&value));
-                }
-                yield_now();
-            }
-            found
-        }
+        way => look_at_once(db, way),
     }
 }
 

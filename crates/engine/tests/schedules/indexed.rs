@@ -15,11 +15,6 @@ use thermocline_device::{Error, ErrorKind, Result};
 use thermocline_foundation::sync::Mutex;
 use thermocline_pmem::{Circumstances, Medium};
 
-/// Looks after which a reader ends that never sees the end of what it reads beside.
-const LOOKS_MAX: usize = 60;
-
-const NAMES: [&str; 3] = ["a", "b", "c"];
-
 /// Regions that are as durable as persistent memory, and gone with the schedule.
 #[derive(Debug)]
 struct MemoryRegions;
@@ -65,21 +60,7 @@ fn look(db: &Db, way: usize) -> Vec<Option<u64>> {
             let found = NAMES.iter().map(|name| snapshot.get(name).unwrap());
             found.map(|value| value.map(|value| number(&value))).collect()
         }
-        1 => {
-            let found = db.multi_get(&NAMES).unwrap().into_iter();
-            found.map(|value| value.map(|value| number(&value))).collect()
-        }
-        way => {
-            let scan = if way == 2 { db.scan() } else { db.scan().reverse() };
-            let mut found = vec![None; NAMES.len()];
-            for record in scan {
-                let (key, value) = record.unwrap();
-                let at = NAMES.iter().position(|name| name.as_bytes() == &key[..]);
-                found[at.unwrap()] = Some(number(&value));
-                yield_now();
-            }
-            found
-        }
+        way => look_at_once(db, way),
     }
 }
 

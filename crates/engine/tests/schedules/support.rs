@@ -72,6 +72,30 @@ pub fn number(value: &[u8]) -> u64 {
     number
 }
 
+/// Looks after which a reader ends that never sees the end of what it reads beside.
+pub const LOOKS_MAX: usize = 60;
+
+/// The keys of those tests.
+pub const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// The numbers under the names, as one call shows them: 1 a batch of look-ups, 2 a scan, any other
+/// a scan backwards.
+pub fn look_at_once(db: &Db, way: usize) -> Vec<Option<u64>> {
+    if way == 1 {
+        let found = db.multi_get(&NAMES).unwrap().into_iter();
+        return found.map(|value| value.map(|value| number(&value))).collect();
+    }
+    let scan = if way == 2 { db.scan() } else { db.scan().reverse() };
+    let mut found = vec![None; NAMES.len()];
+    for record in scan {
+        let (key, value) = record.unwrap();
+        let at = NAMES.iter().position(|name| name.as_bytes() == &key[..]);
+        found[at.unwrap()] = Some(number(&value));
+        yield_now();
+    }
+    found
+}
+
 pub fn environment(devices: &Arc<FragileDevices>) -> Environment {
     Environment {
         devices: Arc::clone(devices) as Arc<dyn Devices>,
