@@ -12,6 +12,8 @@
 //! 2. A new number holds for new tables at once. Those on the wrong side are moved, down as soon as
 //!    there is room and up while tier 0 stays below [`PROMOTE_PERCENT`].
 //! 3. Room that its levels leave on tier 0 stays free: what is put there brings its writers along.
+//! 4. An opening goes on with the levels that it finds on tier 0. Were it to begin with the fewest,
+//!    files would go down at each opening, and up again half a minute later.
 
 use super::fitting_levels::{FastTier, Levels};
 use super::{
@@ -30,6 +32,8 @@ const ANSWER_PERIODS: u32 = 10;
 #[derive(Debug, Default)]
 struct State {
     levels: Levels,
+    /// `levels` follows from where tables lay when the policy was asked first.
+    has_looked: bool,
     /// Seconds since the last answer.
     periods: u32,
     /// Bytes that the levels are meant to have, where that is known; 0 for a level out of use.
@@ -45,7 +49,8 @@ pub struct ByParallelism {
 }
 
 impl ByParallelism {
-    /// The policy with as few levels on tier 0 as there may be.
+    /// The policy with the levels on tier 0 that it finds there once it is told levels and tiers,
+    /// and with as few as there may be until then.
     pub fn new(room: ByLevelSettings) -> Self {
         // There are no logs below, and no cache.
         let nothing = ByLevelSettings { log_reserve: ByteSize(0), ..ByLevelSettings::default() };
@@ -56,6 +61,20 @@ impl ByParallelism {
         let FileKind::Table { level } = kind else { return true };
         let state = self.state.read();
         levels_above(&state.targets, level) < usize::from(state.levels.levels())
+    }
+
+    /// Goes on with the levels that lie on tier 0, the first time that targets are known.
+    fn look_once(&self, tiers: &[TierState]) {
+        let is_due = |state: &State| !state.has_looked && !state.targets.is_empty();
+        if !is_due(&self.state.read()) {
+            return;
+        }
+        let mut state = self.state.write();
+        if is_due(&state) {
+            state.has_looked = true;
+            state.levels = Levels::found(levels_on_fast(&state.targets, tiers));
+            self.share_targets(&state);
+        }
     }
 
     /// Tier 0 takes `more_bytes` of tables beside those that it has.
@@ -114,6 +133,25 @@ impl ByParallelism {
     }
 }
 
+/// Levels in use down to the last one of which at least a half lies on tier 0, and of those above
+/// it, too. Level 0 and the next come and go.
+fn levels_on_fast(targets: &[u64], tiers: &[TierState]) -> u8 {
+    let bytes = |tier: &TierState, level| tier.level_bytes.get(level).copied().unwrap_or(0);
+    let in_use = (0..targets.len()).filter(|level| *level == 0 || targets[*level] > 0);
+    let mut found = 0;
+    for (above, level) in in_use.enumerate() {
+        let all: u64 = tiers.iter().map(|tier| bytes(tier, level)).sum();
+        let fast = tiers.first().map_or(0, |fast| bytes(fast, level));
+        if fast < all - fast {
+            break;
+        }
+        if all > 0 {
+            found = above as u8 + 1;
+        }
+    }
+    found
+}
+
 /// A tier of those below, by its place among all.
 fn above(tier: TierIndex) -> TierIndex {
     TierIndex(tier.0 + 1)
@@ -136,6 +174,7 @@ impl Placement for ByParallelism {
         expected_bytes: u64,
         tiers: &[TierState],
     ) -> Option<TierIndex> {
+        self.look_once(tiers);
         let is_table = matches!(context.kind, FileKind::Table { .. });
         let fits = |fast: &TierState| !is_table || self.has_room(fast, expected_bytes);
         if self.is_on_fast(context.kind) && tiers.first().is_some_and(fits) {
@@ -153,6 +192,7 @@ impl Placement for ByParallelism {
 
     fn measured(&self, fast_tier: TierUse, tiers: &[TierState]) {
         let Some(fast) = tiers.first() else { return };
+        self.look_once(tiers);
         let mut state = self.state.write();
         state.periods = state.periods.saturating_add(fast_tier.periods);
         if state.periods < ANSWER_PERIODS {
@@ -186,6 +226,7 @@ impl Placement for ByParallelism {
         if self.state.read().targets.is_empty() {
             return Vec::new();
         }
+        self.look_once(tiers);
         let (files, mut tiers) = (tables(files), tiers.to_vec());
         let mut moves = self.moves_of_fast(&files, &mut tiers);
         // Whatever has just been sent somewhere stays there.
@@ -317,6 +358,44 @@ mod tests {
         assert_eq!(homes(&policy, &tiers), [0, 0, 1, 2, 2]);
         follow(&policy, &tiers[0], "0 0 0 3001 3 x 10 -> 3");
         assert_eq!(homes(&policy, &tiers), [0, 0, 0, 1, 2]);
+    }
+
+    #[test]
+    fn an_opening_goes_on_with_the_levels_that_lie_on_tier_0() {
+        // Bytes of levels 0 to 3 on tier 0 and below it, and the levels of tier 0 that follow.
+        for (fast, below, levels) in [
+            ([0, 0, 0, 0], [0, 0, 0, 0], 2),
+            ([10, 10, 0, 0], [0, 0, 100, 300], 2),
+            ([0, 0, 0, 0], [10, 10, 100, 300], 2),
+            ([10, 10, 50, 0], [0, 0, 50, 300], 3),
+            ([10, 10, 49, 300], [0, 0, 51, 0], 2),
+            ([0, 10, 100, 300], [0, 0, 0, 0], 4),
+            ([10, 0, 100, 0], [0, 0, 0, 300], 3),
+            ([10, 0, 100, 300], [0, 10, 0, 0], 2),
+            ([10, 10, 100, 200], [0, 0, 0, 100], 4),
+        ] {
+            let policy = policy(&[10, 10, 100, 300]);
+            let mut tiers = [tier(4), tier(4)];
+            for (tier, bytes) in tiers.iter_mut().zip([fast, below]) {
+                for (level, bytes) in bytes.into_iter().enumerate() {
+                    tier.add(FileKind::Table { level: level as u8 }, bytes);
+                }
+            }
+            policy.misplaced(&[], &tiers);
+            assert_eq!(policy.fast_levels(), Some(levels), "{fast:?} {below:?}");
+            // What lies elsewhere later is what the policy is there to change.
+            let none = [tier(4), tier(4)];
+            assert_eq!(policy.misplaced(&[], &none), []);
+            assert_eq!(policy.fast_levels(), Some(levels));
+        }
+        // Nothing is found before the levels are told.
+        let untold = ByParallelism::new(ROOM);
+        untold.misplaced(&[], &[tier(4), tier(4)]);
+        untold.set_level_targets(&[10, 10, 100]);
+        let mut fast = tier(4);
+        fast.add(FileKind::Table { level: 2 }, 100);
+        untold.misplaced(&[], &[fast, tier(4)]);
+        assert_eq!(untold.fast_levels(), Some(3));
     }
 
     fn file(number: u64, level: u8, tier: u8) -> FileInfo {

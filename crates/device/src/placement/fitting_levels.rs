@@ -44,6 +44,11 @@ impl Levels {
         Self { levels: LEVELS_MIN, answers: 0 }
     }
 
+    /// So many, and no fewer than have to be there.
+    pub fn found(levels: u8) -> Self {
+        Self { levels: levels.max(LEVELS_MIN), answers: 0 }
+    }
+
     /// Levels on tier 0.
     pub fn levels(&self) -> u8 {
         self.levels
