@@ -363,7 +363,8 @@ pub(crate) fn check_identity(home: &Home, tier: Arc<Tier>) -> Result<Found> {
     }
     if identity.tier != index {
         let found = format!("swapped, it is {} of this database, expected {index}", identity.tier);
-        return Err(refuse(&whose, found, "name the tiers in their order, fastest first"));
+        let way_out = "mount each where it was, or name the tiers in their order, fastest first";
+        return Err(refuse(&whose, found, way_out));
     }
     if usize::from(identity.tiers) != home.tiers.len() {
         let (has, expected) = (identity.tiers, home.tiers.len());

@@ -3,7 +3,8 @@
 use crate::support::{Place, assert_says, devices, policy, put};
 use std::fs;
 use std::path::Path;
-use thermocline_device::{ErrorKind, Names};
+use thermocline_device::tiered_files::Home;
+use thermocline_device::{Devices, ErrorKind, Names};
 
 fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).unwrap();
@@ -18,6 +19,21 @@ fn copy(from: &Path, to: &Path) {
             fs::copy(path, target).unwrap();
         }
     }
+}
+
+/// What a directory's own file says of it.
+fn home(place: &Place, host: &str) -> Home {
+    let own = place.path(host).join(".thermocline");
+    Home::read(&*devices().home(&own).unwrap(), &own).unwrap()
+}
+
+/// The directory is refused for the sake of a tier, and the refusal says all that it should: the
+/// tier, its path, what was found, what was expected, and the way out.
+fn assert_refused(place: &Place, tier: &str, at: &Path, others: &[&str]) {
+    let error = place.load("db").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Tier, "{error}");
+    let whose = format!("{tier} at {}: ", at.display());
+    assert_says(&error, &[&[whose.as_str(), "; "], others].concat());
 }
 
 #[test]
@@ -90,13 +106,11 @@ fn a_tier_that_is_missing_unmounted_or_foreign_is_refused() {
     drop(names);
     let (fast, away) = (place.instance("fast"), place.path("away"));
     fs::rename(&fast, &away).unwrap();
-    let error = place.load("db").unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Tier);
-    assert_says(&error, &["tier 0 at", fast.to_str().unwrap(), "missing"]);
+    let way_out = "name the path where it is now";
+    assert_refused(&place, "tier 0", &fast, &["missing", "no such directory", "mount it", way_out]);
     fs::create_dir(&fast).unwrap();
-    let error = place.load("db").unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Tier);
-    assert_says(&error, &["tier 0 at", "no file TIER"]);
+    let says = ["not mounted", "no file TIER", "mount the tier there", way_out];
+    assert_refused(&place, "tier 0", &fast, &says);
     fs::remove_dir(&fast).unwrap();
     fs::create_dir(place.path("other")).unwrap();
     drop(place.make("other", &["slow"]));
@@ -105,9 +119,9 @@ fn a_tier_that_is_missing_unmounted_or_foreign_is_refused() {
     let foreign = foreign
         .filter(|path| fs::read_link(place.path("db/.thermocline/tier-1")).unwrap() != *path);
     fs::rename(foreign.last().unwrap(), &fast).unwrap();
-    let error = place.load("db").unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Tier);
-    assert_says(&error, &["tier 0 at", "foreign"]);
+    let [own, other] = ["db", "other"].map(|host| home(&place, host).database.to_string());
+    let found = format!("foreign, it belongs to database {other}, expected {own}");
+    assert_refused(&place, "tier 0", &fast, &[&found, "mount or name the right directory"]);
     // Elsewhere it is found when it is named.
     fs::remove_dir_all(&fast).unwrap();
     fs::create_dir(place.path("mounted")).unwrap();
@@ -121,21 +135,53 @@ fn a_tier_that_is_missing_unmounted_or_foreign_is_refused() {
 }
 
 #[test]
+fn tiers_that_changed_places_are_refused() {
+    let place = Place::new();
+    let names = place.make("db", &["fast", "slow"]);
+    put(&names, "a.sst", 0, b"a");
+    drop(names);
+    // Named in the wrong order.
+    let tiers = place.specs(&["slow", "fast"]);
+    let error = Names::load(devices(), &place.path("db"), Some(&tiers), policy()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Tier);
+    let (fast, slow) = (place.instance("fast"), place.instance("slow"));
+    let found = "swapped, it is tier 1 of this database, expected tier 0";
+    let way_out = ["mount each where it was", "name the tiers in their order, fastest first"];
+    let whose = format!("tier 0 at {}: ", slow.display());
+    assert_says(&error, &[&whose, found, way_out[0], way_out[1]]);
+    // Mounted in each other's place.
+    let swap = || {
+        fs::rename(&fast, place.path("between")).unwrap();
+        fs::rename(&slow, &fast).unwrap();
+        fs::rename(place.path("between"), &slow).unwrap();
+    };
+    swap();
+    assert_refused(&place, "tier 0", &fast, &[found, way_out[0], way_out[1]]);
+    assert_eq!(place.on_tier("slow").len(), 1, "nothing was removed");
+    swap();
+    let names = place.load("db").unwrap();
+    names.sync_directory().unwrap();
+    assert_eq!(fs::read(place.path("db/a.sst")).unwrap(), b"a");
+}
+
+#[test]
 fn a_tier_that_is_older_than_the_rest_is_refused() {
     let place = Place::new();
     let names = place.make("db", &["fast", "slow"]);
     put(&names, "a.sst", 0, b"a");
     drop(names);
     copy(&place.instance("fast"), &place.path("older"));
+    let older = home(&place, "db").generation;
     let names = place.load("db").unwrap();
     put(&names, "a.sst", 0, b"b");
     drop(names);
     let fast = place.instance("fast");
     fs::remove_dir_all(&fast).unwrap();
     fs::rename(place.path("older"), &fast).unwrap();
-    let error = place.load("db").unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Tier);
-    assert_says(&error, &["tier 0 at", "older clone"]);
+    let newest = home(&place, "db").generation;
+    let found = format!("an older clone, it has generation {older}, expected {newest}");
+    let way_out = "mount the disk that was used last, or restore a checkpoint";
+    assert_refused(&place, "tier 0", &fast, &[&found, way_out]);
 }
 
 #[test]
