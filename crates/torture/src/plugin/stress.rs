@@ -124,11 +124,15 @@ impl Epoch {
     }
 }
 
+/// What is kept on the fast tier for reads. Sealed files of extents of another size go when they are
+/// found.
+const CACHES: [&str; 4] = ["off", "files", "extents", "extents&cache_extent=4KiB"];
+
 /// Tiers of a life. Little room on the fast one and many threads: files move and are copied all the
-/// time.
+/// time, or extents give way to files.
 pub fn tiers(fast: &Path, random: &mut Random) -> String {
     let placement = ["room", "parallelism", "top_levels(1)"][random.below(3) as usize];
-    let cache = if random.below(3) == 0 { "off" } else { "files" };
+    let cache = CACHES[random.below(CACHES.len() as u64) as usize];
     format!("{}&placement={placement}&cache={cache}&move_threads=16", quiet_tiers(fast))
 }
 
@@ -229,6 +233,11 @@ mod tests {
             (Epoch::draw(seed).life(&mut random, true), tiers(Path::new("/fast"), &mut random))
         };
         assert_eq!(drawn(7), drawn(7));
+        let uris: Vec<_> = (0..50).map(|seed| drawn(seed).1).collect();
+        for cache in CACHES {
+            let kept = format!("&cache={cache}&move_threads");
+            assert!(uris.iter().any(|uri| uri.contains(&kept)), "{cache}");
+        }
         for seed in 0..50 {
             let (words, uri) = drawn(seed);
             let has = |word: &str| words.iter().any(|other| other == word);
