@@ -7,7 +7,7 @@ use super::Sizes;
 use super::rows::{Group, HITS, Labels, Row};
 use crate::cell::Cell;
 use crate::results::Measured;
-use crate::rows::Stand;
+use crate::rows::{Drilled, Stand};
 use crate::store::TierSpace;
 use crate::{Failure, Outcome, files};
 use rustix::fs::{Mode, OFlags};
@@ -35,16 +35,17 @@ const FILLED_AFTER: Duration = Duration::from_secs(4);
 const PIECE_BYTES: usize = 1 << 20;
 
 /// Measures a row.
-pub fn measure(row: &Row, stand: &Stand<'_>, sizes: &Sizes) -> Outcome<f64> {
+pub fn measure(row: &Row, stand: &Stand<'_>, sizes: &Sizes) -> Outcome<Drilled> {
     let drill = Drill::new(stand, sizes)?;
     let value = match row.name.as_str() {
         "1/writers" => {
-            drill.curve().map(|profile| profile.write.useful_workers().map_or(0.0, f64::from))
+            let profile = drill.curve();
+            profile.map(|it| it.write.useful_workers().map_or(0.0, f64::from).into())
         }
-        "1/best-to-8" => drill.curve().and_then(|profile| best_to(8, &profile)),
-        "restart/hits" => drill.restart(),
+        "1/best-to-8" => drill.curve().and_then(|it| best_to(8, &it)).map(Drilled::from),
+        "restart/hits" => drill.restart().map(Drilled::from),
         "full/ycsb-a" => drill.full(),
-        "adopt/export" => drill.adopt(),
+        "adopt/export" => drill.adopt().map(Drilled::from),
         other => Err(format!("nothing measures {other}").into()),
     };
     drill.end()?;
@@ -127,8 +128,8 @@ impl<'a> Drill<'a> {
         Ok(after / before)
     }
 
-    /// 1 where writers hear nothing of a fast device that another program fills.
-    fn full(&self) -> Outcome<f64> {
+    /// 1 where writers hear nothing of a fast device that another program fills, else 0.
+    fn full(&self) -> Outcome<Drilled> {
         let cell = Cell { seconds: Some(ASKED_S), ..self.cell(&self.keigo(), "ycsb-a") };
         self.stand.load(&cell)?;
         let child = self.stand.start(&cell)?;
@@ -139,8 +140,7 @@ impl<'a> Drill<'a> {
         })?;
         let ran = self.stand.finish(child, &cell);
         filler.join().map_err(|_| "the filling broke off")??;
-        let heard = |failure| format!("FAILED, the host heard of the full device: {failure}");
-        ran.map(|_| 1.0).map_err(|failure| heard(failure).into())
+        Ok(unheard(ran))
     }
 
     /// Bytes a second of an export over those of a copy that is synced.
@@ -169,6 +169,14 @@ fn hits(measured: &Measured) -> Outcome<f64> {
     (HITS.of)(measured).ok_or_else(|| "the engine told of no reads".into())
 }
 
+/// Whether a run beside a device that fills up heard nothing of that. One that did is a row that is
+/// missed, with its value, and not one that was not measured.
+fn unheard(ran: Outcome<Measured>) -> Drilled {
+    let heard = |failure| format!("the host heard of the full device: {failure}");
+    let remark = ran.err().map(heard);
+    Drilled { value: if remark.is_none() { 1.0 } else { 0.0 }, remark }
+}
+
 /// Writes until the device is full.
 fn fill(path: &Path) -> Outcome<()> {
     let failed = |errno: Errno| -> Failure { format!("{}: {errno}", path.display()).into() };
@@ -189,6 +197,14 @@ mod tests {
     use super::*;
     use thermocline_device::Curve;
     use thermocline_device::profile::Point;
+
+    #[test]
+    fn a_host_that_hears_of_a_full_device_has_the_value_0_and_the_reason() {
+        assert_eq!(unheard(Ok(Measured::default())), Drilled::from(1.0));
+        let heard = unheard(Err("no space left on device".into()));
+        assert_eq!(heard.value, 0.0);
+        assert!(heard.remark.unwrap().ends_with("full device: no space left on device"));
+    }
 
     #[test]
     fn the_best_of_a_curve_is_held_against_more_writers() {

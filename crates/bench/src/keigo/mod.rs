@@ -1,5 +1,5 @@
-//! `keigo`: the figures of the Keigo paper: RocksDB and LevelDB over tiers by our plugin, beside
-//! themselves on one device and beside RocksDB's own way to use two.
+//! `keigo`: the figures of the Keigo paper: RocksDB, LevelDB and Speedb over tiers by our plugins,
+//! beside themselves on one device and beside RocksDB's own way to use two.
 //!
 //! ```text
 //!   keigo     rocksdb@tiers+files=thermocline+keep=extents     fast tier: a fifth of the data
@@ -30,8 +30,8 @@ use crate::rows::{
 use rows::{Group, PAPER, Row};
 use thermocline_foundation::ByteSize;
 
-/// As many as make the fast tier larger than the 64 MiB that the plugin expects of a host's first
-/// files.
+/// As many as make a fast tier of 78 MiB, several times the memtables and level 1 of such a host. A
+/// smaller one gets its logs, too: first files are expected to come to an eighth of it at most.
 const RECORDS: u64 = 400_000;
 /// Bytes of a record with its key.
 const RECORD_BYTES: u64 = 1024;
@@ -182,8 +182,8 @@ fn chosen(arguments: &KeigoArguments, sizes: &Sizes) -> Outcome<Vec<Row>> {
     let figures = if named.is_empty() { PAPER.figures } else { named };
     let mut rows = rows::rows(figures, sizes);
     if !arguments.workload.is_empty() {
-        let is_on = |row: &Row| row.over.iter().all(|p| arguments.workload.contains(&p.workload));
-        rows.retain(|row| !row.over.is_empty() && is_on(row));
+        let is_on = |row: &Row| row.points().all(|p| arguments.workload.contains(&p.workload));
+        rows.retain(|row| row.points().next().is_some() && is_on(row));
     }
     if let Some(baseline) = &arguments.baseline {
         let end = format!("/{baseline}");

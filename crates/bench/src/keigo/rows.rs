@@ -9,7 +9,9 @@
 
 use super::{Sizes, placing};
 use crate::results::{Latency, Measured};
-use crate::rows::{self, Figure, Goal, Measure, PROCESSOR, Paper, Value, point, points};
+use crate::rows::{
+    self, Combined, Figure, Goal, Measure, PROCESSOR, Paper, THROUGHPUT, Value, point, points,
+};
 
 /// What is measured of the paper.
 pub const PAPER: Paper = Paper {
@@ -81,6 +83,8 @@ const KNOWN: Measure = Measure {
         Some(100.0 - 100.0 * made.of_unknown_level as f64 / made.tables as f64)
     },
 };
+/// Its value is one gain over another.
+const GAINS: Measure = Measure { unit: "gain : gain", ..THROUGHPUT };
 const P99: Measure = Measure {
     unit: "p99 us",
     is_cost: true,
@@ -162,7 +166,7 @@ pub fn rows(figures: &[Figure], sizes: &Sizes) -> Vec<Row> {
         page_cache(&labels),
         durable(&labels),
         production(&labels),
-        other_hosts(),
+        other_hosts(&labels),
         hierarchies(sizes, &labels),
         threads(&labels),
         cost(sizes, &labels),
@@ -272,18 +276,29 @@ fn production(labels: &Labels) -> Vec<Row> {
     vec![row("prefix_dist", 1.2, 1.5), row("nutanix", 1.4, 1.6)]
 }
 
-fn other_hosts() -> Vec<Row> {
+fn other_hosts(labels: &Labels) -> Vec<Row> {
     const TIERED: &str = "@tiers+files=thermocline+keep=extents";
-    let row = |host: &str, group, workload: &str| {
-        let name = format!("12/{host}/{workload}/all-slow");
-        over(&name, group, &format!("{host}{TIERED}"), &format!("{host}@slow"), workload)
+    let leveldb = |(workload, bar, aim): (&str, f64, f64)| {
+        let name = format!("12/leveldb/{workload}/all-slow");
+        let ours = format!("leveldb{TIERED}");
+        over(&name, Group::Alone, &ours, "leveldb@slow", workload).at_least(bar, aim)
     };
-    let leveldb = [("ycsb-a", 1.4, 2.0), ("ycsb-c", 1.3, 1.8), ("ycsb-e", 1.1, 1.4)];
-    let leveldb = leveldb
-        .map(|(workload, bar, aim)| row("leveldb", Group::Alone, workload).at_least(bar, aim));
-    // Its gain is to be 0.9 of RocksDB's, `7/WORKLOAD/all-slow`.
-    let speedb = ["ycsb-a", "ycsb-c"].map(|workload| row("speedb", Group::Work, workload));
-    leveldb.into_iter().chain(speedb).collect()
+    let leveldb = [("ycsb-a", 1.4, 2.0), ("ycsb-c", 1.3, 1.8), ("ycsb-e", 1.1, 1.4)].map(leveldb);
+    // Speedb has the options that RocksDB has in `7/WORKLOAD/all-slow`, the row of its gain.
+    let speedb = |workload: &str| {
+        let gain = |host: &str| {
+            let of_host = |label: String| label.replacen("rocksdb", host, 1);
+            let (ours, slow) = (of_host(labels.keigo()), of_host(labels.slow()));
+            over(&format!("12/{host}/{workload}/all-slow"), Group::Work, &ours, &slow, workload)
+        };
+        let (own, rocksdb) = (gain("speedb"), gain("rocksdb"));
+        let name = format!("12/speedb/{workload}/gain-to-rocksdb");
+        let parts = vec![own.clone(), rocksdb];
+        let to_rocksdb = Row::of_rows(&PAPER, &name, Combined::Quotient, parts);
+        let to_rocksdb = to_rocksdb.map(|row| row.of(GAINS).at_least(0.9, 1.0));
+        [Some(own), to_rocksdb].into_iter().flatten()
+    };
+    leveldb.into_iter().chain(["ycsb-a", "ycsb-c"].into_iter().flat_map(speedb)).collect()
 }
 
 /// A third tier between both, and a data set that the fast one holds.
@@ -377,8 +392,21 @@ mod tests {
         let sizes = tests_sizes();
         let rows = rows(PAPER.figures, &sizes);
         are_sound(&PAPER, &rows);
-        let drills: Vec<_> = rows.iter().filter(|row| row.over.is_empty()).collect();
+        let has_neither = |row: &&Row| row.over.is_empty() && row.parts.is_empty();
+        let drills: Vec<_> = rows.iter().filter(has_neither).collect();
         assert_eq!(drills.len(), 5);
+    }
+
+    #[test]
+    fn a_gain_beside_anothers_has_the_points_of_both_rows() {
+        let sizes = tests_sizes();
+        let rows = rows(&["7", "12"].map(|name| PAPER.figure(name).unwrap()), &sizes);
+        let named = |name: &str| rows.iter().find(|row| row.name == name).unwrap();
+        let both = named("12/speedb/ycsb-a/gain-to-rocksdb");
+        assert_eq!(both.goal, Goal::AtLeast(0.9, 1.0));
+        let parts = ["12/speedb/ycsb-a/all-slow", "7/ycsb-a/all-slow"].map(named);
+        let points = |row: &Row| row.points().cloned().collect::<Vec<_>>();
+        assert_eq!(points(both), parts.map(points).concat());
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::Outcome;
 use crate::cell::Cell;
 use crate::command::arguments::example_cell;
 use crate::rows::{
-    Context, Devices, Figure, Found, Lengths, Outcomes, RowArguments, Stand, Ways, asked,
+    Context, Devices, Drilled, Figure, Found, Lengths, Outcomes, RowArguments, Stand, Ways, asked,
     parse_seconds,
 };
 use crate::summary::Spread;
@@ -189,7 +189,7 @@ pub fn run(
         let restart = || restart::restart(stand, &sizes, seed).map_err(|why| why.to_string());
         Ok(found.get_or_init(restart).clone()?)
     };
-    let drill = |row: &Row, stand: &Stand<'_>| match row.figure.name {
+    let value = |row: &Row, stand: &Stand<'_>| match row.figure.name {
         "restart" => restarted(stand).map(|restarted| restarted.value(&row.name)),
         "10" => index::share(&row.name),
         "24" => memory::bytes_a_block(&row.name),
@@ -197,6 +197,7 @@ pub fn run(
         "foyer" => traced.to_foyer(&row.name, stand),
         _ => dictionary::share(&row.name, text, stand.slow),
     };
+    let drill = |row: &Row, stand: &Stand<'_>| value(row, stand).map(Drilled::from);
     let ways = Ways { cell: &cell, drill: Some(&drill) };
     crate::rows::run(&PAPER, &arguments.rows, rows, sizes.devices(), &ways, context, say)
 }

@@ -127,6 +127,7 @@ pub fn judge_in<G: Copy + Ord>(row: &Row<G>, found: &Found<G>, missing: &Missing
     let value = match row.combined {
         Combined::Mean => mean(&parts),
         Combined::Sum => sum(&parts),
+        Combined::Quotient => quotient(&parts),
     };
     Judged { row: row.clone(), over: None, under: None, value }
 }
@@ -154,6 +155,17 @@ fn sum<G>(parts: &[Judged<G>]) -> Result<Spread, String> {
         }
     }
     let [over, under] = sums;
+    let (median, min, max) =
+        (over.median / under.median, over.min / under.max, over.max / under.min);
+    Ok(Spread { median, min, max })
+}
+
+/// The value of the first of two parts over that of the second.
+fn quotient<G>(parts: &[Judged<G>]) -> Result<Spread, String> {
+    let [over, under] = parts else {
+        return Err(format!("it follows from two rows, not from {}", parts.len()));
+    };
+    let (over, under) = (over.value.clone()?, under.value.clone()?);
     let (median, min, max) =
         (over.median / under.median, over.min / under.max, over.max / under.min);
     Ok(Spread { median, min, max })

@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use thermocline_foundation::ByteSize;
 
-pub use run::{Context, Devices, Drill, MakeCell, Ways, run};
+pub use run::{Context, Devices, Drill, Drilled, MakeCell, Ways, run};
 pub use stand::Stand;
 
 /// What ratios are against where nothing else is said.
@@ -215,6 +215,8 @@ pub enum Combined {
     Mean,
     /// The ratio of their sums: all over, divided by all under.
     Sum,
+    /// The value of the first divided by that of the second: a gain over another one.
+    Quotient,
 }
 
 /// A row; see the module's header. `G` is how its cells are run: what a scenario has a run for.

@@ -33,7 +33,22 @@ pub type Context<'a> = (&'a [&'a dyn EngineKind], &'a Path, u64);
 pub type MakeCell<'a, G> = dyn Fn(G, &Found<G>) -> Result<Cell, String> + 'a;
 
 /// Measures a row that has no points: a sequence of processes, or no process at all.
-pub type Drill<'a, G> = dyn Fn(&Row<G>, &Stand<'_>) -> Outcome<f64> + 'a;
+pub type Drill<'a, G> = dyn Fn(&Row<G>, &Stand<'_>) -> Outcome<Drilled> + 'a;
+
+/// What such a row came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drilled {
+    /// Its value.
+    pub value: f64,
+    /// Why it is what it is, where a person is to be told.
+    pub remark: Option<String>,
+}
+
+impl From<f64> for Drilled {
+    fn from(value: f64) -> Self {
+        Self { value, remark: None }
+    }
+}
 
 /// How rows are measured.
 #[allow(missing_debug_implementations, reason = "functions have none")]
@@ -123,10 +138,13 @@ fn drilled<G>(
             None => Err("nothing measures it".to_owned()),
         };
         match &value {
-            Ok(value) => say(&format!("{}: {value:.3}", row.name)),
+            Ok(Drilled { value, remark: None }) => say(&format!("{}: {value:.3}", row.name)),
+            Ok(Drilled { value, remark: Some(remark) }) => {
+                say(&format!("{}: {value:.3}: {remark}", row.name));
+            }
             Err(reason) => say(&format!("{}: {reason}", row.name)),
         }
-        values.insert(row.name.clone(), value);
+        values.insert(row.name.clone(), value.map(|drilled| drilled.value));
     }
     values
 }

@@ -124,7 +124,7 @@ fn costs_are_best_where_they_are_least_and_times_turn_into_speeds() {
 }
 
 #[test]
-fn a_row_can_follow_from_others_by_their_mean_or_by_their_sums() {
+fn a_row_can_follow_from_others_by_their_mean_their_sums_or_their_quotient() {
     let first = row("a/x", "fast", "slow");
     let second = Row { group: 1, ..row("a/y", "fast", "slow") };
     let of = |fast: f64, slow: f64| {
@@ -142,8 +142,10 @@ fn a_row_can_follow_from_others_by_their_mean_or_by_their_sums() {
     assert_eq!((mean.value.as_ref().unwrap().median, mean.verdict()), (2.5, Verdict::Reached));
     let sum = judge_in(&both(Combined::Sum), &found, &BTreeMap::new());
     assert_eq!(sum.value.as_ref().unwrap().median, 44.0 / 14.0);
+    let quotient = judge_in(&both(Combined::Quotient), &found, &BTreeMap::new());
+    assert_eq!((quotient.value.as_ref().unwrap().median, quotient.verdict()), (4.0, Verdict::Aim));
     let missing = BTreeMap::from([((1, second.under[0].clone()), "not there".to_owned())]);
-    for combined in [Combined::Mean, Combined::Sum] {
+    for combined in [Combined::Mean, Combined::Sum, Combined::Quotient] {
         let judged = judge_in(&both(combined), &found, &missing);
         assert!(judged.value.unwrap_err().contains("not there"), "{combined:?}");
     }
