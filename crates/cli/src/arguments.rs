@@ -361,7 +361,11 @@ pub enum TiersAction {
     Show(HostDirectory),
     /// Bring all files home, so that the directory needs no tiers: for a backup, or to leave
     Export(HostDirectory),
-    /// Make the moves that are due: off tiers of which less than 5 % is free
+    /// Move files off tiers of which less than 5 % is free, to the next one with room
+    ///
+    /// The files with the lowest names go first, which are the oldest tables. What lies on the
+    /// wrong tier for its level stays: levels are in the host's own records, and its plugin makes
+    /// those moves when the host runs.
     Migrate(HostDirectory),
     /// Give the tiers to this directory, which was moved or is a copy; the other one is refused
     Rehome(HostDirectory),

@@ -85,14 +85,39 @@ fn what_is_exported_is_a_plain_directory_with_the_same_bytes() {
 }
 
 #[test]
+fn files_move_off_a_tier_of_which_too_little_is_free() {
+    let scratch = Scratch::new();
+    made(&scratch);
+    let tier_of = |name: &str| {
+        let link = fs::read_link(scratch.path(name)).unwrap();
+        link.to_str().unwrap().split('/').nth(1).unwrap().to_owned()
+    };
+    let migrated = |fast: &str| {
+        let words = ["tiers", "migrate", "db", "--tier", fast, "--tier", "slow:1GiB"];
+        text(&scratch.ok(&words))
+    };
+    // 40 of 44 MiB are used, then of 41, then of 10.
+    let said = text(&scratch.ok(&["tiers", "migrate", "db"]));
+    assert_eq!(said, "0 files moved off tiers that are nearly full\n");
+    assert_eq!(migrated("fast:41MiB"), "1 file moved off tiers that are nearly full\n");
+    let tiers = ["db/1.sst", "db/2.sst", "db/3.sst"].map(tier_of);
+    assert_eq!(tiers, ["tier-1", "tier-0", "tier-1"]);
+    assert_eq!(scratch.read("db/1.sst"), vec![1; 20 << 20]);
+    assert_eq!(migrated("fast:10MiB"), "1 file moved off tiers that are nearly full\n");
+    assert_eq!(tier_of("db/2.sst"), "tier-1");
+    assert_eq!(scratch.read("db/2.sst"), vec![1; 20 << 20]);
+    let listed = fs::read_dir(fs::read_link(scratch.path("db/.thermocline/tier-0")).unwrap());
+    let left = listed.unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(left.filter(|name| name.ends_with(".sst")).count(), 0);
+    let said: serde_json::Value =
+        serde_json::from_slice(&scratch.ok(&["--json", "tiers", "migrate", "db"])).unwrap();
+    assert_eq!(said["files"], 0);
+}
+
+#[test]
 fn a_copy_is_refused_until_it_is_given_the_tiers() {
     let scratch = Scratch::new();
     made(&scratch);
-    assert_eq!(
-        scratch.ok(&["tiers", "migrate", "db"]),
-        b"0 files moved off tiers that are nearly \
-        full\n"
-    );
     scratch.rename("db", "moved");
     let error = scratch.fails(&["tiers", "show", "moved"], 1);
     assert!(error.contains("rehome"), "{error}");

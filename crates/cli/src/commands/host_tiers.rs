@@ -39,10 +39,10 @@ pub fn run(database: &Database, action: &TiersAction, json: bool) -> Result<()> 
             tell(&host.dir, json, moved, "moved home; the directory needs no tiers now")
         }
         TiersAction::Migrate(host) => {
-            let (names, mut moved) = (open(database, host)?, 0);
-            while names.move_next()? {
-                moved += 1;
-            }
+            // It knows no levels, so that none is on the wrong tier for its level.
+            let names = open(database, host)?;
+            while names.move_next()? {}
+            let moved = names.counts().moved_for_room;
             tell(&host.dir, json, moved, "moved off tiers that are nearly full")
         }
         TiersAction::Rehome(host) => {
