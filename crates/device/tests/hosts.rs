@@ -84,6 +84,22 @@ fn a_directory_is_managed_from_its_first_table_or_log_on() {
 }
 
 #[test]
+fn a_name_that_leads_nowhere_is_not_listed_and_one_of_which_nothing_is_told_is() {
+    let place = Place::new();
+    let hosts = place.two();
+    place.put(&hosts, "db/1.sst", 0);
+    // As where a device fails: the system refuses to look.
+    let too_long = "x".repeat(300);
+    for (name, target) in [("gone", "nothing"), ("loop", "loop"), ("2.log", &too_long)] {
+        std::os::unix::fs::symlink(target, place.path("db").join(name)).unwrap();
+    }
+    let listed = hosts.list(&place.path("db")).unwrap();
+    let mut listed: Vec<_> = listed.into_iter().map(|entry| (entry.name, entry.len)).collect();
+    listed.sort();
+    assert_eq!(listed, [("1.sst".to_owned(), 8), ("2.log".to_owned(), 0)]);
+}
+
+#[test]
 fn a_path_through_a_link_leads_to_the_same_directory() {
     let place = Place::new();
     let hosts = place.two();

@@ -8,8 +8,9 @@
 )]
 
 use crate::error::{Error, Result};
-use std::fs;
+use rustix::io::Errno;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// A name in a directory, and its length in bytes; links count as what they lead to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,15 +77,25 @@ pub(super) fn sync_directory(path: &Path) -> Result<()> {
     synced.map_err(|error| Error::io("sync the directory", path, &error))
 }
 
-/// All names of a directory, but those that lead nowhere and those that are no UTF-8.
+/// The name leads nowhere: a link without a file, or to itself.
+fn leads_nowhere(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        || error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
+}
+
+/// All names of a directory, but those that lead nowhere and those that are no UTF-8. What a device
+/// does not tell of is listed with length 0: its host hears the error when it opens the file, and
+/// would do without a log that was not in the list.
 pub(super) fn list(path: &Path) -> Result<Vec<HostEntry>> {
     let failed = |error| Error::io("list the directory", path, &error);
     let mut entries = Vec::new();
     for entry in fs::read_dir(path).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        if let Ok(metadata) = fs::metadata(entry.path()) {
-            entries.push(HostEntry { name, len: metadata.len() });
+        match fs::metadata(entry.path()) {
+            Ok(metadata) => entries.push(HostEntry { name, len: metadata.len() }),
+            Err(error) if leads_nowhere(&error) => {}
+            Err(_) => entries.push(HostEntry { name, len: 0 }),
         }
     }
     Ok(entries)
