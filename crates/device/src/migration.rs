@@ -202,6 +202,11 @@ fn transfer(source: &File, target: &Arc<File>, progress: Progress<'_>) -> Result
     while offset < len {
         let wanted = (len - offset).min(CHUNK_BYTES as u64) as usize;
         let mut chunk = source.read(offset, wanted)?;
+        if chunk.len() != wanted {
+            let (what, got) = (source.describe(), chunk.len());
+            let text = format!("cannot read {wanted} bytes at {offset} of {what}: it gives {got}");
+            return Err(Error::new(ErrorKind::Io, text));
+        }
         sums.push(checksum(&source.place(offset), &chunk));
         if !wanted.is_multiple_of(PAGE_BYTES) {
             let mut padded = Buffer::zeroed(wanted.next_multiple_of(PAGE_BYTES));

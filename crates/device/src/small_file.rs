@@ -33,7 +33,17 @@ pub(crate) fn read(
 pub(crate) fn write(driver: &dyn Driver, file: &Handle, offset: u64, bytes: &[u8]) -> Result<()> {
     let mut buffer = Buffer::zeroed(bytes.len().next_multiple_of(PAGE_BYTES));
     buffer[..bytes.len()].copy_from_slice(bytes);
-    driver.execute(file, Operation::Write { offset, buffer, durable: false }).result.map(drop)
+    let len = buffer.len();
+    let write = Operation::Write { offset, buffer, durable: false };
+    let written = driver.execute(file, write).result?;
+    // A driver finishes what was cut short. What it left would be zeroes after the truncation.
+    match written == len {
+        true => Ok(()),
+        false => {
+            let text = format!("cannot write {len} bytes: the device took {written}");
+            Err(Error::new(ErrorKind::Io, text))
+        }
+    }
 }
 
 /// Makes what was written to `file` durable.

@@ -451,6 +451,10 @@ bugs! {
     /// Names over links · the first sync of a file makes its bytes durable and not its name · a
     /// file that is synced and whose directory is not, power cut.
     FirstSyncForgetsName,
+    /// Names over links · a sync of the host's directory makes links durable and not the tiers'
+    /// names that they lead to · bytes synced without their name, as RocksDB's tables are, the
+    /// directory synced, power cut.
+    DirectorySyncForgetsTiers,
     /// Names over links · an opening gives out serials again that an earlier one gave · creation,
     /// crash, creation of the same name; simulated devices watch the names.
     SerialReused,

@@ -9,6 +9,7 @@
 //!   repair   the same, repaired                                      repair.rs
 //!   steady   stalls, clocks that jump, caches: nothing changes       steady.rs
 //!   transactions   several open at a time, against an exact model    transactions.rs
+//!   names    files of another program over links, and their faults   names/
 //! ```
 //! A task is a suite and a seed; it runs on one thread and depends on nothing else, so tasks run on
 //! as many threads as there are and a failing one is repeated alone.
@@ -21,7 +22,7 @@ use crate::life::{Life, Stop};
 use crate::oracle::{Known, Violation};
 use crate::rot::{Damage, Fixture, Outcome, Place};
 use crate::steady::Item;
-use crate::{drills, errors, lies, repair, steady, trace, transactions};
+use crate::{drills, errors, lies, names, repair, steady, trace, transactions};
 use parking_lot::RwLock;
 use serde::Serialize;
 use std::sync::Arc;
@@ -41,10 +42,11 @@ pub enum Suite {
     Repair,
     Steady,
     Transactions,
+    Names,
 }
 
 /// All suites.
-pub const SUITES: [Suite; 8] = [
+pub const SUITES: [Suite; 9] = [
     Suite::Crash,
     Suite::Errors,
     Suite::Lies,
@@ -53,6 +55,7 @@ pub const SUITES: [Suite; 8] = [
     Suite::Repair,
     Suite::Steady,
     Suite::Transactions,
+    Suite::Names,
 ];
 
 /// Histories of transactions of a seed, and their steps.
@@ -62,8 +65,17 @@ const TRANSACTION_STEPS: u64 = 400;
 impl Suite {
     /// The suite's name.
     pub fn name(self) -> &'static str {
-        let names =
-            ["crash", "errors", "lies", "drills", "rot", "repair", "steady", "transactions"];
+        let names = [
+            "crash",
+            "errors",
+            "lies",
+            "drills",
+            "rot",
+            "repair",
+            "steady",
+            "transactions",
+            "names",
+        ];
         names[self as usize]
     }
 }
@@ -109,6 +121,10 @@ pub struct Tally {
     pub inside: u64,
     /// Histories of transactions.
     pub transactions: u64,
+    /// Histories of names and calls of them that were made to fail.
+    pub names: u64,
+    /// Images of crashes that were opened in histories of names.
+    pub names_images: u64,
     /// Damages to files that the store reported.
     pub damages_reported: u64,
     /// Damages that make no difference.
@@ -134,6 +150,8 @@ impl Tally {
         self.moments += other.moments;
         self.inside += other.inside;
         self.transactions += other.transactions;
+        self.names += other.names;
+        self.names_images += other.names_images;
         self.damages_reported += other.damages_reported;
         self.damages_harmless += other.damages_harmless;
         self.repairs += other.repairs;
@@ -144,11 +162,11 @@ impl Tally {
         self.crash_images.iter().sum()
     }
 
-    /// Errors, lies, drills, stalls, jumps, damages and repairs.
+    /// Errors, lies, drills, stalls, jumps, damages, repairs and faults of names.
     pub fn all_faults(&self) -> u64 {
         let damages = self.damages_reported + self.damages_harmless;
         let calls = self.errors + self.lies + self.stalls + self.clock_jumps;
-        calls + self.drills + damages + self.repairs
+        calls + self.drills + damages + self.repairs + self.names
     }
 }
 
@@ -271,6 +289,16 @@ impl Task {
                 let seeds: Vec<_> = (first..first + TRANSACTION_HISTORIES).collect();
                 tally.transactions = self
                     .each(&seeds, |seed| transactions::run(*seed, TRANSACTION_STEPS).map(drop))?;
+            }
+            Suite::Names => {
+                let trials = self.prepare(|| names::trials(self.seed))?;
+                let mut images = 0;
+                tally.names = self.each(&trials, |trial| {
+                    let tried = trial.run(self.seed);
+                    images += tried.map_err(|why| format!("{trial:?}: {why}"))?;
+                    Ok(())
+                })?;
+                tally.names_images = images;
             }
         }
         Ok(tally)
@@ -419,6 +447,7 @@ pub fn plan(first: u64, seeds: u64) -> Vec<Task> {
             add(Suite::Rot, 1_000, 1);
             add(Suite::Repair, 1_000, 16);
             add(Suite::Transactions, 1, 1);
+            add(Suite::Names, 100, 1);
         } else {
             // Histories of the preset `hybrid` are longer, so less is taken of each. All subsets of
             // what is in flight take a history ten minutes and more: the long form has them.
@@ -426,6 +455,7 @@ pub fn plan(first: u64, seeds: u64) -> Vec<Task> {
             add(Suite::Crash, 1, crash);
             add(Suite::Drills, 5, 2);
             add(Suite::Transactions, 2, 1);
+            add(Suite::Names, 5, 32);
             if is_hybrid(seed) {
                 add(Suite::Errors, 1, 64);
                 add(Suite::Lies, 1, 32);

@@ -47,7 +47,7 @@ struct Arguments {
     /// Only this seed, with everything that a suite can try on it.
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Only these suites: crash, errors, lies, drills, rot, repair, steady, transactions.
+    /// Only these suites: crash, errors, lies, drills, rot, repair, steady, transactions, names.
     #[arg(long, value_delimiter = ',', value_parser = parse_suite, value_name = "NAMES")]
     suite: Vec<Suite>,
     /// Only the crash point, fault, lie, drill or damage of this number; needs --seed and one
@@ -376,6 +376,8 @@ fn print_table(report: &Report) {
     println!("moments, then now       {:>10}", tally.moments);
     println!("clients inside jobs     {:>10}", tally.inside);
     println!("histories of transactions {:>8}", tally.transactions);
+    println!("names over links        {:>10}", tally.names);
+    println!("  images of theirs      {:>10}", tally.names_images);
     println!("damages reported        {:>10}", tally.damages_reported);
     println!("damages harmless        {:>10}", tally.damages_harmless);
     println!("repairs and refusals    {:>10}", tally.repairs);

@@ -285,7 +285,7 @@ fn read_only(mut life: Life, known: &RwLock<Known>) -> Result<(), Violation> {
 /// `least`.
 fn only_read(world: &World, seed: u64, known: &Known, least: usize) -> Result<usize, Violation> {
     let machine = Machine::new(world.clone(), seed);
-    machine.devices.record_kinds();
+    machine.devices.record_made();
     let open = || machine.open_read_only().map_err(|error| error.to_string());
     let (first, second) = (open()?, open()?);
     let count = known.check_state(&first, least)?;

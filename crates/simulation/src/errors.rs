@@ -34,7 +34,7 @@ pub const SHAPE: Shape =
 pub fn kinds_of(seed: u64, shape: &Shape) -> Result<Vec<CallKind>, Violation> {
     let known = Arc::new(RwLock::new(Known::new(shape.keys)));
     let mut life = Life::new(seed, shape, known);
-    life.machine.devices.record_kinds();
+    life.machine.devices.record_made();
     life.run(shape).map_err(|(step, stop)| format!("step {step}, no fault: {stop:?}"))?;
     let kinds = life.machine.devices.kinds();
     life.kill();

@@ -41,7 +41,7 @@ pub fn faults(seed: u64, kinds: &[CallKind]) -> Vec<Fault> {
 /// The kinds of calls that the history of `seed` makes when no device lies.
 pub fn kinds_of(seed: u64) -> Result<Vec<CallKind>, Violation> {
     let mut life = Life::new(seed, &SHAPE, Arc::new(RwLock::new(Known::new(SHAPE.keys))));
-    life.machine.devices.record_kinds();
+    life.machine.devices.record_made();
     let ended = life.run(&SHAPE).and_then(|()| life.rest(SHAPE.steps));
     ended.map_err(|(step, stop)| format!("step {step}, no lie: {stop:?}"))?;
     let kinds = life.machine.devices.kinds();

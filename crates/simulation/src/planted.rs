@@ -19,11 +19,12 @@ pub const FOUND_BY_TRANSACTIONS: [Planted; 5] = [
 
 /// Bugs of names over links, which the engine does not use; their own histories find them
 /// (`tests/names.rs`).
-pub const FOUND_BY_NAMES: [Planted; 13] = [
+pub const FOUND_BY_NAMES: [Planted; 14] = [
     Planted::LinkSwitchedUnsynced,
     Planted::OldPlaceDeletedFirst,
     Planted::HomeSyncedBeforeTier,
     Planted::FirstSyncForgetsName,
+    Planted::DirectorySyncForgetsTiers,
     Planted::SerialReused,
     Planted::CopyOfReplacedFileServed,
     Planted::CopyOfWrittenFileServed,

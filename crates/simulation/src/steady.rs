@@ -134,7 +134,7 @@ fn paced_life(seed: u64, steps: &[Step]) -> (Life, Arc<RwLock<Known>>) {
 pub fn kinds_of(seed: u64) -> Result<Vec<CallKind>, Violation> {
     let steps = history(seed, &SHAPE);
     let (mut life, _) = paced_life(seed, &steps);
-    life.machine.devices.record_kinds();
+    life.machine.devices.record_made();
     carry_out(&mut life, &steps)?;
     let kinds = life.machine.devices.kinds();
     life.kill();

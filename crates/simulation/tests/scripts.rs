@@ -38,7 +38,7 @@ fn ingest(number: u64) -> Step {
 fn write_of(seed: u64, before: &[Step], step: &Step, nth_from_last: usize) -> u64 {
     let mut life = life(seed);
     before.iter().for_each(|step| life.step(step).unwrap());
-    life.machine.devices.record_kinds();
+    life.machine.devices.record_made();
     let start = life.machine.devices.calls();
     life.step(step).unwrap();
     let kinds = life.machine.devices.kinds();
@@ -172,7 +172,7 @@ fn a_frame_whose_sync_failed_is_durable_once_it_is_read() {
     let steps = [put(1, Durability::Sync), Step::Flush, put(2, Durability::Sync), Step::Flush];
     let syncs = {
         let mut life = life(18);
-        life.machine.devices.record_kinds();
+        life.machine.devices.record_made();
         let start = life.machine.devices.calls();
         steps.iter().for_each(|step| life.step(step).unwrap());
         let kinds = life.machine.devices.kinds();
@@ -236,7 +236,7 @@ fn watchers_see_every_change_and_only_changes() {
     let mut life = life(4);
     let count = Arc::new(Count(RwLock::default()));
     life.watch(Arc::clone(&count) as Arc<_>);
-    life.machine.devices.record_kinds();
+    life.machine.devices.record_made();
     life.step(&put(1, Durability::Sync)).unwrap();
     life.step(&Step::Flush).unwrap();
     let kinds = life.machine.devices.kinds();

@@ -211,7 +211,7 @@ fn lost_write_of_a_used_slot() -> Result<(), Stop> {
     };
     let mut first = life(12, (98, 95));
     before(&mut first)?;
-    first.machine.devices.record_kinds();
+    first.machine.devices.record_made();
     let start = first.machine.devices.calls();
     first.step(&Step::Flush)?;
     let kinds = first.machine.devices.kinds();
@@ -405,7 +405,7 @@ fn flipped_bit_of_an_index_copy() -> Result<(), Stop> {
         Ok::<_, Stop>(life)
     };
     let mut first = before()?;
-    first.machine.devices.record_kinds();
+    first.machine.devices.record_made();
     let start = first.machine.devices.calls();
     first.step(&Step::Settle)?;
     let kinds = first.machine.devices.kinds();

@@ -239,19 +239,26 @@ impl Names {
     /// Makes all names so far durable: of the tiers first, then the host's.
     pub fn sync_directory(&self) -> Result<()> {
         self.host.begin()?;
-        self.host.tier_rooms().try_for_each(Room::sync)?;
+        if !planted(Planted::DirectorySyncForgetsTiers) {
+            self.host.tier_rooms().try_for_each(Room::sync)?;
+        }
         self.host.sync_home()
     }
 
-    /// What a host sees in its directory: its plain files, and managed ones with their lengths.
+    /// What a host sees in its directory: its plain files, and managed ones with their lengths. A
+    /// link whose file is gone is listed as a link.
+    ///
+    /// Errors: those of a tier that does not say how long a file is.
     pub fn list(&self) -> Result<Vec<Entry>> {
         let mut entries = self.host.home_driver().list()?;
         entries.retain(|entry| !is_hidden(&entry.name));
         for entry in entries.iter_mut().filter(|entry| entry.is_link) {
             let text = self.host.link_now(&entry.name)?.flatten();
             let Some(place) = text.and_then(|text| self.host.place_of(&text)) else { continue };
-            if let Ok(file) = self.host.room(&place).tier.driver().open_to_read(&place.file) {
-                (entry.len, entry.is_link) = (file.len()?, false);
+            match self.host.room(&place).tier.driver().open_to_read(&place.file) {
+                Ok(file) => (entry.len, entry.is_link) = (file.len()?, false),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(entries)

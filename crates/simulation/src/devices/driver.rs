@@ -2,7 +2,7 @@
 //!
 //! Long because: device, directory, file and queue are one contract over one state.
 
-use super::faults::{Armed, CallKind, Fault, FaultKind};
+use super::faults::{Armed, CallKind, Fault, FaultKind, Made};
 use super::queue::SimulatedQueue;
 use super::world::{
     Change, Content, Directory as DirectoryState, FileId, NameChange, ReadPlace, World,
@@ -46,7 +46,7 @@ struct Shared {
 struct State {
     world: World,
     calls: u64,
-    kinds: Option<Vec<CallKind>>,
+    made: Option<Vec<Made>>,
     reads: Option<BTreeSet<ReadPlace>>,
     armed: Option<Armed>,
     /// The process is gone: nothing it still does has an effect.
@@ -104,7 +104,7 @@ impl Devices {
         let state = State {
             world,
             calls: 0,
-            kinds: None,
+            made: None,
             reads: None,
             armed: None,
             dead: false,
@@ -134,17 +134,22 @@ impl Devices {
     /// Goes on where the devices of an earlier machine stopped: with its count of calls, and with
     /// the fault that is armed or goes on there.
     pub fn succeed(&self, earlier: &Self) {
-        let (calls, armed, kinds) = {
+        let (calls, armed, made) = {
             let earlier = earlier.state();
-            (earlier.calls, earlier.armed.clone(), earlier.kinds.clone())
+            (earlier.calls, earlier.armed.clone(), earlier.made.clone())
         };
         let mut state = self.state();
-        (state.calls, state.armed, state.kinds) = (calls, armed, kinds);
+        (state.calls, state.armed, state.made) = (calls, armed, made);
     }
 
     /// The armed fault has happened.
     pub fn has_struck(&self) -> bool {
         self.state().armed.as_ref().is_some_and(|armed| armed.struck.is_some())
+    }
+
+    /// The armed fault is one of a device that loses what it acknowledges.
+    pub fn loses_writes(&self) -> bool {
+        self.state().armed.as_ref().is_some_and(|armed| armed.fault.kind == FaultKind::Lost)
     }
 
     /// A device had no room, and that is all: none broke its promise to keep some.
@@ -154,14 +159,19 @@ impl Devices {
         armed.is_some_and(|armed| armed.fault.kind.is_full() && !armed.breaks_promise)
     }
 
-    /// Keeps the kinds of all calls from now on.
-    pub fn record_kinds(&self) {
-        self.state().kinds = Some(Vec::new());
+    /// Keeps what all calls from now on are.
+    pub fn record_made(&self) {
+        self.state().made = Some(Vec::new());
+    }
+
+    /// The calls that were kept.
+    pub fn made(&self) -> Vec<Made> {
+        self.state().made.clone().unwrap_or_default()
     }
 
     /// The kinds of calls that were kept.
     pub fn kinds(&self) -> Vec<CallKind> {
-        self.state().kinds.clone().unwrap_or_default()
+        self.state().made.iter().flatten().map(|made| made.kind).collect()
     }
 
     /// Keeps the places of all reads from now on.
@@ -253,8 +263,8 @@ impl Devices {
         recorder::call(&kind, path, name, operands);
         let call = state.calls;
         state.calls += 1;
-        if let Some(kinds) = &mut state.kinds {
-            kinds.push(kind);
+        if let Some(made) = &mut state.made {
+            made.push(Made { kind, name: name.to_owned() });
         }
         let met = state.armed.as_mut().and_then(|armed| armed.meet(call, kind, path, name));
         trace::line(|| {

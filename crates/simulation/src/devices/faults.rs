@@ -46,6 +46,15 @@ impl CallKind {
     }
 }
 
+/// A call that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// What was asked.
+    pub kind: CallKind,
+    /// The file, where it is about one.
+    pub name: String,
+}
+
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {

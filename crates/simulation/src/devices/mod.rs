@@ -23,5 +23,5 @@ mod sparse;
 mod world;
 
 pub use driver::{Devices, Watcher};
-pub use faults::{CallKind, Fault, FaultKind};
+pub use faults::{CallKind, Fault, FaultKind, Made};
 pub use world::{Loss, ReadPlace, Unit, World};

@@ -51,13 +51,14 @@ pub(super) fn read(devices: &Devices, names: &Names, file: &Arc<NamedFile>) -> R
     let mut served = 0;
     for _ in 0..ROUNDS {
         let epoch = file.epoch().load(Acquire);
-        let bytes = read_file(devices, &file.place()).map_err(Stop)?;
+        let bytes = read_file(devices, &file.place()).map_err(Stop::Failed)?;
         for (number, expected) in bytes.chunks(EXTENT).enumerate() {
             let mut to = [0; EXTENT];
             match file.read_cached(epoch, (number * EXTENT) as u64, &mut to) {
                 Cached::Served(len) if to[..len] != *expected => {
                     let name = file.name();
-                    return Err(Stop(format!("{name} has other bytes than its extents")));
+                    let why = format!("{name} has other bytes than its extents");
+                    return Err(Stop::Violated(why));
                 }
                 Cached::Served(_) => served += 1,
                 Cached::Missed(None) => {}
@@ -85,7 +86,7 @@ pub fn overwrite(seed: u64) -> Result<u64, Violation> {
     let class = FileClass { level: Some(5), ..FileClass::of_name(NAME) };
     write(devices, &names.create(NAME, class).map_err(text)?, 1).map_err(text)?;
     names.sync_directory().map_err(text)?;
-    let served = read(devices, &names, &names.open(NAME).map_err(text)?).map_err(|stop| stop.0)?;
+    let served = read(devices, &names, &names.open(NAME).map_err(text)?)?;
     drop(names);
 
     let names = setting.load(devices).map_err(text)?;
@@ -102,7 +103,7 @@ pub fn overwrite(seed: u64) -> Result<u64, Violation> {
     let names = setting.load(&after).map_err(text)?;
     keep(&names);
     names.sync_directory().map_err(text)?;
-    read(&after, &names, &names.open(NAME).map_err(text)?).map_err(|stop| stop.0)?;
+    read(&after, &names, &names.open(NAME).map_err(text)?)?;
     match names.extent_counts() {
         Some(counts) if counts.adopted > 0 => Ok(served),
         counts => Err(format!("the cache is not there: {counts:?}")),
@@ -129,7 +130,7 @@ pub fn fill_device(seed: u64) -> Result<u64, Violation> {
         let name = format!("t{number}.sst");
         let class = FileClass { level: Some(5), ..FileClass::of_name(&name) };
         write(devices, &names.create(&name, class).map_err(text)?, 1).map_err(text)?;
-        read(devices, &names, &names.open(&name).map_err(text)?).map_err(|stop| stop.0)?;
+        read(devices, &names, &names.open(&name).map_err(text)?)?;
         most = most.max(used());
     }
     devices.set_capacity(&fast, Some(used() + 1000));

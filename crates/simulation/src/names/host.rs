@@ -5,6 +5,7 @@ use super::images::{devices, observe, spec, split};
 use super::model::{FileId, Model};
 use super::{FAST, Setting, extents};
 use crate::devices::{Devices, Loss, World};
+use crate::oracle::Violation;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,13 +19,26 @@ use thermocline_foundation::random::Random;
 /// So few that each is used again and again.
 const NAMES: [&str; 7] = ["a.sst", "b.sst", "c.sst", "d.log", "e.log", "f.blob", "PLAIN"];
 
-/// Why a history ended before its last step: a call failed, or a promise was broken.
+/// Why a history ended before its last step.
 #[derive(Debug)]
-pub(super) struct Stop(pub String);
+pub(super) enum Stop {
+    /// A call failed.
+    Failed(String),
+    /// A promise was broken.
+    Violated(Violation),
+}
 
 impl From<Error> for Stop {
     fn from(error: Error) -> Self {
-        Self(error.to_string())
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<Stop> for Violation {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Failed(why) | Stop::Violated(why) => why,
+        }
     }
 }
 
@@ -53,11 +67,14 @@ pub struct Counts {
     pub served: u64,
     /// Renames of the directory that were announced.
     pub announced: u64,
+    /// Files whose bytes were made durable without their name.
+    pub left_names: u64,
 }
 
 /// A file that is open to write, at the place that it had then: as hosts do, it follows no move.
 struct Written {
     writer: Writer,
+    devices: Devices,
     driver: Arc<dyn Driver>,
     handle: Handle,
 }
@@ -67,13 +84,26 @@ impl Written {
         let (parent, name) = split(&writer.place());
         let driver = devices.tier(&spec(&parent))?;
         let handle = driver.open(&name)?;
-        Ok(Self { writer, driver, handle })
+        Ok(Self { writer, devices: devices.clone(), driver, handle })
     }
 
+    /// As hosts do, it goes on after a part. It fails where the device lies: what becomes of a
+    /// host's own bytes is no matter of names.
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        let buffer = Buffer::copy_of(bytes);
-        let write = Operation::Write { offset, buffer, durable: false };
-        self.driver.execute(&self.handle, write).result.map(drop)
+        let had_struck = self.devices.has_struck();
+        let mut done = 0;
+        while done < bytes.len() {
+            let buffer = Buffer::copy_of(&bytes[done..]);
+            let write = Operation::Write { offset: offset + done as u64, buffer, durable: false };
+            match self.driver.execute(&self.handle, write).result? {
+                0 => return Err(Error::new(ErrorKind::Io, "the device takes no bytes")),
+                part => done += part,
+            }
+        }
+        match self.devices.loses_writes() && !had_struck && self.devices.has_struck() {
+            true => Err(Error::new(ErrorKind::Io, "the host's own bytes are lost")),
+            false => Ok(()),
+        }
     }
 
     /// As a file that is open for appending does.
@@ -81,9 +111,11 @@ impl Written {
         self.write(self.handle.len()?, bytes)
     }
 
-    /// Of an append that a full device refused the first part may be there, as much as fits.
-    fn append_a_part(&self, bytes: &[u8]) -> Result<()> {
-        let mut part = bytes.len() / 2;
+    /// Of an append to `len` bytes that a full device refused the first part may be there, as much
+    /// as fits.
+    fn append_a_part(&self, len: u64, bytes: &[u8]) -> Result<()> {
+        let is_there = self.handle.len()? > len;
+        let mut part = if is_there { 0 } else { bytes.len() / 2 };
         while part > 0 {
             match self.append(&bytes[..part]) {
                 Err(error) if error.kind() == ErrorKind::OutOfSpace => part /= 2,
@@ -147,7 +179,7 @@ impl Host {
 
     /// One step, and whether everything is as it should be.
     pub fn step(&mut self) -> Step {
-        match self.draw(30) {
+        match self.draw(32) {
             0..=4 => self.create(),
             5..=7 => self.append(),
             8..=10 => self.sync(),
@@ -155,7 +187,7 @@ impl Host {
             13 => self.delete(),
             14 => self.link(),
             15..=17 => self.relevel(),
-            18 => self.sync_directory(),
+            18 | 30..=31 => self.sync_directory(),
             19 => self.overflow(),
             20 => self.move_all(),
             21..=23 => self.copy(),
@@ -168,9 +200,16 @@ impl Host {
     }
 
     fn check(&self) -> Step {
-        let found = observe(&self.devices, self.names());
-        let checked = found.and_then(|found| self.model.lock().check_now(&found));
-        checked.map_err(Stop)
+        let found = observe(&self.devices, self.names())?;
+        self.model.lock().check_now(&found).map_err(Stop::Violated)
+    }
+
+    /// After a step that failed: what is read is one of the things that may be.
+    pub fn check_after_failure(&self) -> Result<(), Violation> {
+        // A process that did not come up reads nothing.
+        let Some(names) = &self.names else { return Ok(()) };
+        let found = observe(&self.devices, names)?;
+        self.model.lock().check_crash(&found)
     }
 
     fn create(&mut self) -> Step {
@@ -238,7 +277,7 @@ impl Host {
         };
         let written = match written.write(len, &bytes) {
             Err(error) if error.kind() == ErrorKind::OutOfSpace => {
-                written.append_a_part(&bytes)?;
+                written.append_a_part(len, &bytes)?;
                 written.writer.continue_elsewhere(len)?;
                 self.counts.overflows += 1;
                 let elsewhere = Written::open(&self.devices, written.writer)?;
@@ -262,11 +301,11 @@ impl Host {
         let driver = self.devices.tier(&spec(&parent))?;
         let handle = driver.open(&there)?;
         driver.execute(&handle, Operation::Sync).result?;
-        {
-            let mut model = self.model.lock();
-            let id = model.now[name];
-            let bytes = model.files.get_mut(&id).expect("it is known");
-            bytes.durable = bytes.written.len();
+        self.model.lock().sync_bytes(name);
+        // The names of other files are left to a later sync of the directory, as RocksDB's are.
+        if !name.ends_with(".log") && self.draw(2) == 0 {
+            self.counts.left_names += 1;
+            return Ok(());
         }
         file.synced()?;
         self.model.lock().settle(name);
@@ -331,7 +370,7 @@ impl Host {
     fn whole_name(&mut self) -> Option<String> {
         let is_whole = |model: &Model, file: FileId| {
             let bytes = &model.files[&file];
-            bytes.durable == bytes.written.len() && bytes.durable > 0
+            bytes.synced == bytes.written.len() && bytes.synced > 0
         };
         let name = self.used_name(is_whole)?;
         self.open.remove(&name);
@@ -487,13 +526,13 @@ impl Host {
         let is_kill = self.draw(2) == 0;
         let world = if is_kill { world.after(Loss::None) } else { self.cut(&world) };
         self.reopen(world)?;
-        let found = observe(&self.devices, self.names()).map_err(Stop)?;
+        let found = observe(&self.devices, self.names())?;
         let mut model = self.model.lock();
         let checked = match is_kill {
             true => model.check_now(&found),
             false => model.check_crash(&found),
         };
-        checked.map_err(Stop)?;
+        checked.map_err(Stop::Violated)?;
         match is_kill {
             true => model.settle_all(),
             false => model.adopt(found),
@@ -517,9 +556,11 @@ impl Host {
         earlier.watch(None);
         earlier.end_process();
         self.names = None;
-        self.names = Some(self.setting.load(&self.devices)?);
-        extents::keep(self.names());
-        self.names().sync_directory()?;
+        let names = self.setting.load(&self.devices)?;
+        extents::keep(&names);
+        // Until a change begins, names may lead to what a power cut took.
+        names.sync_directory()?;
+        self.names = Some(names);
         Ok(())
     }
 }

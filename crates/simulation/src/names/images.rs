@@ -6,6 +6,7 @@
 //! 3. Links without a file are in `lost/` afterwards, and each tier file has one link.
 //! 4. A copy of the directory is refused.
 
+use super::host::Stop;
 use super::model::{Model, Observed};
 use super::{COPY, FAST, HOST, SLOW, Setting};
 use crate::clock::SimulatedClock;
@@ -213,9 +214,17 @@ pub(super) fn read(devices: &Devices, path: &Path) -> Result<Vec<u8>, String> {
     let driver = devices.tier(&spec(&parent)).map_err(|error| error.to_string())?;
     let file = driver.open(&name).map_err(|error| error.to_string())?;
     let len = file.len().map_err(|error| error.to_string())? as usize;
-    let read = driver.execute(&file, Operation::Read { offset: 0, buffer: Buffer::zeroed(len) });
-    let got = read.result.map_err(|error| error.to_string())?;
-    Ok(read.buffer[..got].to_vec())
+    let mut bytes = Vec::new();
+    while bytes.len() < len {
+        let offset = bytes.len() as u64;
+        let buffer = Buffer::zeroed(len - bytes.len());
+        let read = driver.execute(&file, Operation::Read { offset, buffer });
+        match read.result.map_err(|error| error.to_string())? {
+            0 => return Err(format!("no more than {offset} of {len} bytes are read")),
+            part => bytes.extend_from_slice(&read.buffer[..part]),
+        }
+    }
+    Ok(bytes)
 }
 
 pub(super) fn spec(path: &Path) -> TierSpec {
@@ -228,22 +237,20 @@ pub(super) fn split(path: &Path) -> (PathBuf, String) {
 }
 
 /// All files of the host.
-pub(super) fn observe(devices: &Devices, names: &Names) -> Result<Observed, String> {
+pub(super) fn observe(devices: &Devices, names: &Names) -> Result<Observed, Stop> {
     let mut found = BTreeMap::new();
-    for entry in names.list().map_err(|error| error.to_string())? {
-        let file = names.open(&entry.name).map_err(|error| error.to_string())?;
-        let bytes = read(devices, &file.place());
-        let bytes = bytes.map_err(|why| format!("{} cannot be read: {why}", entry.name))?;
+    for entry in names.list()? {
+        let file = names.open(&entry.name)?;
+        let explain = |why| Stop::Failed(format!("{} cannot be read: {why}", entry.name));
+        let bytes = read(devices, &file.place()).map_err(explain)?;
         let (place, read_at) = (file.place(), file.place_to_read());
-        if read_at != place && read(devices, &read_at)? != bytes {
-            return Err(format!(
-                "{} is read at {}, which is no copy of it",
-                entry.name,
-                read_at.display()
-            ));
+        if read_at != place && read(devices, &read_at).map_err(explain)? != bytes {
+            let at = read_at.display();
+            let why = format!("{} is read at {at}, which is no copy of it", entry.name);
+            return Err(Stop::Violated(why));
         }
         if entry.len != bytes.len() as u64 || entry.is_link {
-            return Err(format!("{} is listed as {entry:?}", entry.name));
+            return Err(Stop::Violated(format!("{} is listed as {entry:?}", entry.name)));
         }
         found.insert(entry.name, bytes);
     }

@@ -1,11 +1,14 @@
-//! Names over links (`device/names`) driven by a model host: each call cut, each call failing,
-//! tiers that lose power apart.
+//! Names over links (`device/names`) driven by a model host: each call cut, each call failing in
+//! each way that applies to it, tiers that lose power apart.
 //!
 //! ```text
-//!   host.rs     steps of a host from a seed       model.rs   what it may find
-//!   images.rs   what crashes leave, opened      beside.rs  writings beside moves and copies
-//!   extents.rs  reads that are served      vanishing.rs  a tier that is away for a while
+//!   host.rs     steps of a host from a seed     model.rs      what it may find
+//!   images.rs   what crashes leave, opened      beside.rs     writings beside moves and copies
+//!   extents.rs  reads that are served           vanishing.rs  a tier that is away for a while
+//!   trials.rs   all of it on one seed, and the faults: the suite `names`
 //! ```
+//! `cargo xtask simulate --suite names --seed S` tries every fault at every call of a history.
+//! Tests (`tests/names.rs`) try a seventh of the calls, on each seed others.
 //! Everything runs on one thread and follows from the seed.
 
 mod beside;
@@ -13,14 +16,16 @@ mod extents;
 mod host;
 mod images;
 mod model;
+mod trials;
 mod vanishing;
 
 pub use beside::write_beside;
 pub use extents::{fill_device, overwrite};
 pub use host::Counts;
+pub use trials::{Trial, calls_of, faults, run_with_fault, trials};
 pub use vanishing::vanish;
 
-use crate::devices::{CallKind, Devices, Fault, FaultKind, World};
+use crate::devices::{Devices, World};
 use crate::oracle::Violation;
 use host::Host;
 use images::{Images, devices, refuses_copy, spec};
@@ -124,7 +129,7 @@ pub fn run(seed: u64) -> Result<Counts, Violation> {
         if let Some(why) = images.violation.lock().clone() {
             return Err(format!("step {number}: {why}"));
         }
-        stepped?.map_err(|stop| format!("step {number}: {}", stop.0))?;
+        stepped?.map_err(|stop| format!("step {number}: {}", Violation::from(stop)))?;
     }
     refuses_copy(host.setting, &host.devices.world())?;
     Ok(Counts { images: *images.tried.lock(), ..host.counts })
@@ -134,62 +139,18 @@ pub fn run(seed: u64) -> Result<Counts, Violation> {
 /// Returns how many images were tried.
 pub fn run_end(seed: u64) -> Result<u64, Violation> {
     let mut host = host(seed);
-    host.make().map_err(|stop| stop.0)?;
+    host.make()?;
     for number in 0..5 {
-        host.step().map_err(|stop| format!("step {number}: {}", stop.0))?;
+        host.step().map_err(|stop| format!("step {number}: {}", Violation::from(stop)))?;
     }
-    host.delete_all().map_err(|stop| stop.0)?;
+    host.delete_all()?;
     let images = Images::new(host.setting, Arc::clone(&host.model), seed);
     let images = Arc::new(Images { ends: true, ..images });
     host.devices.watch(Some(Arc::clone(&images) as Arc<_>));
-    let ended = host.end().map_err(|stop| stop.0);
+    let ended = host.end().map_err(Violation::from);
     host.devices.watch(None);
     let violation = images.violation.lock().clone();
     violation.map_or(ended, Err)?;
     let tried = *images.tried.lock();
     Ok(tried)
-}
-
-/// The kinds of calls of a history.
-pub fn kinds_of(seed: u64) -> Result<Vec<CallKind>, Violation> {
-    let mut host = host(seed);
-    host.devices.record_kinds();
-    host.make().map_err(|stop| stop.0)?;
-    for number in 1..=STEPS {
-        host.step().map_err(|stop| format!("step {number}: {}", stop.0))?;
-    }
-    Ok(host.devices.kinds())
-}
-
-/// The faults of a history of so many calls, one in `one_in` of them.
-pub fn faults(calls: u64, one_in: u64) -> impl Iterator<Item = Fault> {
-    let errors = [rustix::io::Errno::IO, rustix::io::Errno::NOSPC];
-    let kinds = errors.map(|errno| FaultKind::Error(errno.raw_os_error()));
-    (0..calls).step_by(one_in as usize).flat_map(move |at| {
-        kinds
-            .into_iter()
-            .flat_map(move |kind| [false, true].map(|sticky| Fault { at, sticky, kind }))
-    })
-}
-
-/// A history with a fault: a step may fail, and then what a crash leaves is as after any other.
-/// True if one failed.
-pub fn run_with_fault(seed: u64, fault: &Fault) -> Result<bool, Violation> {
-    let mut host = host(seed);
-    host.devices.arm(Some(fault.clone()));
-    for number in 0..=STEPS {
-        let step = || if number == 0 { host.make() } else { host.step() };
-        let stepped = catch_panic(step).map_err(|said| format!("it panics: {said}"))?;
-        match stepped {
-            Ok(()) => {}
-            Err(_) if host.devices.has_struck() => {
-                let images = Images::new(host.setting, Arc::clone(&host.model), seed);
-                let explain = |why| format!("step {number} failed, then: {why}");
-                images.try_world(&host.devices.world()).map_err(explain)?;
-                return Ok(true);
-            }
-            Err(stop) => return Err(format!("step {number}: {}", stop.0)),
-        }
-    }
-    Ok(false)
 }

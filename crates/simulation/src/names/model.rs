@@ -2,8 +2,8 @@
 //!
 //! 1. A name may lead to any file that it led to since it was last made durable, or to none where
 //!    it was none then or was deleted.
-//! 2. Of a file the bytes of its last sync are there; what was appended later may be there, be zero
-//!    or be missing.
+//! 2. Of a file the bytes of its last sync are there, once its name was made durable after that;
+//!    what was appended later may be there, be zero or be missing.
 //! 3. A file whose name was durable, and that was neither deleted nor replaced, is under some name.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,9 @@ pub(super) type Observed = BTreeMap<String, Vec<u8>>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bytes {
     pub written: Vec<u8>,
-    /// So many of them are durable.
+    /// So many of them were synced.
+    pub synced: usize,
+    /// So many of them are durable under a name that is.
     pub durable: usize,
     /// It is not written any more.
     pub sealed: bool,
@@ -80,13 +82,22 @@ impl Model {
         self.possible.get(name).is_none_or(|all| all.len() == 1)
     }
 
+    /// The bytes of a name's file were synced.
+    pub fn sync_bytes(&mut self, name: &str) {
+        let file = self.now[name];
+        let bytes = self.files.get_mut(&file).expect("it is known");
+        bytes.synced = bytes.written.len();
+    }
+
     /// The name has become durable as it is.
     pub fn settle(&mut self, name: &str) {
         let Some(file) = self.now.get(name) else {
             self.possible.remove(name);
             return;
         };
-        let least = self.files[file].durable;
+        let bytes = self.files.get_mut(file).expect("it is known");
+        bytes.durable = bytes.synced;
+        let least = bytes.durable;
         self.possible.insert(name.to_owned(), vec![Possible { file: Some(*file), least }]);
         self.kept.insert(*file);
     }
@@ -156,7 +167,7 @@ impl Model {
             let file = file.unwrap_or_else(|| self.new_file());
             let durable = bytes.len();
             let sealed = self.files[&file].sealed;
-            now.insert(name, (file, Bytes { written: bytes, durable, sealed }));
+            now.insert(name, (file, Bytes { written: bytes, synced: durable, durable, sealed }));
         }
         self.possible.clear();
         self.kept.clear();
@@ -185,7 +196,8 @@ mod tests {
         let file = model.new_file();
         model.may_be("a", Some(file), 0);
         model.now.insert("a".to_owned(), file);
-        model.files.insert(file, Bytes { written: vec![1, 2, 3], durable: 2, sealed: false });
+        let bytes = Bytes { written: vec![1, 2, 3], synced: 2, ..Bytes::default() };
+        model.files.insert(file, bytes);
         assert!(model.check_crash(&found(&[])).is_ok());
         model.settle("a");
         for (bytes, is_fine) in [

@@ -24,7 +24,7 @@ fn power_cut_after_a_failed_sync() -> Result<(), Stop> {
     let mut syncs_failed = 0;
     for seed in [4, 8, 12] {
         let mut first = life_before_a_flush(seed)?;
-        first.machine.devices.record_kinds();
+        first.machine.devices.record_made();
         let start = first.machine.devices.calls();
         first.step(&Step::Flush)?;
         let kinds = first.machine.devices.kinds();
