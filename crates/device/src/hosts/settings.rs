@@ -74,8 +74,8 @@ pub struct HostSettings {
     #[serde(default = "extent")]
     pub cache_extent: ByteSize,
     /// Bytes that extents may take of the fastest tier. Default: what the host's files leave. To be
-    /// set where the device, or the memory of up to 28 bytes an extent (ten, and 18 of the simulated
-    /// cache), is to be left to others.
+    /// set where the device, or the memory of up to 28 bytes an extent (ten, and 18 of the
+    /// simulated cache), is to be left to others.
     #[serde(default)]
     pub cache_size: Option<ByteSize>,
 }

@@ -124,8 +124,8 @@ impl Epoch {
     }
 }
 
-/// What is kept on the fast tier for reads. Sealed files of extents of another size go when they are
-/// found.
+/// What is kept on the fast tier for reads. Sealed files of extents of another size go when they
+/// are found.
 const CACHES: [&str; 4] = ["off", "files", "extents", "extents&cache_extent=4KiB"];
 
 /// Tiers of a life. Little room on the fast one and many threads: files move and are copied all the
