@@ -85,7 +85,6 @@ pub use engine::stats::{
 };
 pub use engine::tier_change::{TierChange, WhichTier};
 pub use engine::verify::{Problem, VerifyReport};
-pub use engine::wear::WearStats;
 pub use environment::Environment;
 pub use environment::experiments::{
     DemotionPolicy, Experiments, LeftOut, MergeOrder, Pinning, Promotion, RequestSchedule, Rule,
@@ -113,6 +112,7 @@ pub use settings::hybrid::{HybridSettings, IndexCopies, Variant};
 pub use settings::persistent_memory::PersistentMemory;
 pub use settings::{Compression, Durability, Preset, Settings, Tier};
 pub use shared::hits::HitStats;
+pub use shared::wear::WearStats;
 pub use thermocline_device::{CAPACITY_OF_DEVICE, PlacementChoice};
 pub use thermocline_foundation::{ByteSize, Duration, Sequence};
 pub use transaction::options::{Isolation, Locking, TransactionOptions};

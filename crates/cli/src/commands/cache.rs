@@ -75,6 +75,7 @@ pub fn running(cache: &FastCacheStats, table: &mut Table) {
         ("of the others, wanted", text::share(cache.admitted, cache.misses)),
         ("wanted and not taken", text::count(cache.dropped)),
         ("written", size(cache.written_bytes)),
+        ("of the budget of writes", of_budget(cache)),
         ("blocks written again", text::count(cache.reinserted_blocks)),
         ("files that left", text::count(cache.evicted_files)),
         ("blocks of earlier openings", text::count(cache.adopted_blocks)),
@@ -86,6 +87,12 @@ pub fn running(cache: &FastCacheStats, table: &mut Table) {
     if cache.is_off {
         table.row(["switched off for a while", "its device failed"]);
     }
+}
+
+/// What of the budget of writes is used, where there is one and that is known yet.
+fn of_budget(cache: &FastCacheStats) -> String {
+    let percent = cache.budget_used_percent;
+    percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent:.1} %"))
 }
 
 fn clear(database: &Database) -> Result<()> {

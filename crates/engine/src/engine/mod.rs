@@ -18,7 +18,6 @@ mod small_devices;
 pub(crate) mod stats;
 pub(crate) mod tier_change;
 pub(crate) mod verify;
-pub(crate) mod wear;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::fast_cache::FastCache;

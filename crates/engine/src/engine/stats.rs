@@ -3,7 +3,6 @@
 use crate::engine::Engine;
 use crate::engine::activity::ActivityStats;
 use crate::engine::open_files::OpenFileStats;
-use crate::engine::wear::{WearStats, Written};
 use crate::error::Error;
 use crate::fast_cache::report::FastCacheStats;
 use crate::front::figures::LogStats;
@@ -16,6 +15,7 @@ use crate::requests::report::RequestStats;
 use crate::settings::{Preset, Settings};
 use crate::shared::hits::HitStats;
 use crate::shared::totals::{Count, Totals};
+use crate::shared::wear::{WearStats, Written};
 use crate::table_set::table::Table;
 use crate::transaction::tally::TransactionStats;
 use crate::versions::Version;
@@ -294,9 +294,11 @@ impl Engine {
                 });
             }
         }
+        let fast_cache = self.fast_cache.as_ref().map(|cache| cache.stats());
         let tier = |usage: &TierUsage| {
             let held = &held[usage.tier.position()];
-            tier_stats(usage, held, &totals, self.wear_of(usage, &totals))
+            let wear = self.wear_of(usage, &totals, fast_cache.as_ref());
+            tier_stats(usage, held, &totals, wear)
         };
         let tiers: Vec<_> = usage.iter().map(tier).collect();
         Stats {
@@ -306,7 +308,7 @@ impl Engine {
             tiers,
             fast_tier: self.layout.report(&totals),
             cache: self.cache_stats(&totals),
-            fast_cache: self.fast_cache.as_ref().map(|cache| cache.stats()),
+            fast_cache,
             memory: self.memory_stats(&state),
             operations: operation_stats(&totals),
             activity: self.activity(&state),
@@ -332,15 +334,28 @@ impl Engine {
         }
     }
 
-    fn wear_of(&self, usage: &TierUsage, totals: &Totals) -> Option<WearStats> {
+    fn wear_of(
+        &self,
+        usage: &TierUsage,
+        totals: &Totals,
+        fast_cache: Option<&FastCacheStats>,
+    ) -> Option<WearStats> {
         let all_bytes = totals.traffic(usage.tier).written_bytes;
         let before_bytes = self.shared.totals_before.traffic(usage.tier).written_bytes;
         let since_opening =
             Written { bytes: all_bytes - before_bytes, elapsed_ns: self.shared.open_ns() };
         let all = Written { bytes: all_bytes, elapsed_ns: totals.of(Count::OpenNs) };
-        // The budget is of the tier that demotions write to.
-        let budget = self.layout.write_budget_dwpd().filter(|_| usage.tier == TierIndex(1));
-        WearStats::of(usage.capacity_bytes, since_opening, all, budget)
+        let of = |budget| WearStats::of(usage.capacity_bytes, since_opening, all, budget);
+        match usage.tier {
+            TierIndex(0) => {
+                let budget = self.fast_cache.as_ref().and_then(|cache| cache.write_budget_dwpd());
+                let budget_used_percent = fast_cache.and_then(|cache| cache.budget_used_percent);
+                Some(WearStats { budget_used_percent, ..of(budget)? })
+            }
+            // That is the tier that demotions write to.
+            TierIndex(1) => of(self.layout.write_budget_dwpd()),
+            _ => of(None),
+        }
     }
 
     fn memory_stats(&self, state: &Version) -> MemoryStats {

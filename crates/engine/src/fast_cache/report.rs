@@ -1,10 +1,11 @@
 //! What statistics say of the cache.
 
 use super::FastCache;
+use crate::shared::wear::{WearStats, Written};
 use serde::{Deserialize, Serialize};
 
 /// Copies of blocks on the fast tier. Counters are since opening.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FastCacheStats {
     /// What it may take of tier 0, in bytes, where logs, levels and slots leave it so much.
     pub capacity_bytes: u64,
@@ -34,6 +35,10 @@ pub struct FastCacheStats {
     pub reinserted_blocks: u64,
     /// Bytes written, with directories and footers.
     pub written_bytes: u64,
+    /// What of `fast_cache.write_budget_dwpd` these are, in percent; none without a budget, and in
+    /// the first minute. In the first hour more than 100 keeps to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_used_percent: Option<f64>,
     /// Files that left for want of room.
     pub evicted_files: u64,
     /// Copies that could not be read or did not match; the table was read.
@@ -72,6 +77,7 @@ impl FastCache {
             inserted_blocks: counts.inserted_blocks.get(),
             reinserted_blocks: counts.reinserted_blocks.get(),
             written_bytes: counts.written_bytes.get(),
+            budget_used_percent: self.budget_used_percent(),
             evicted_files: counts.evicted_files.get(),
             failed: counts.failed.get(),
             adopted_files: counts.adopted_files.get(),
@@ -80,5 +86,17 @@ impl FastCache {
             refused_files: counts.refused_files.get(),
             is_off: copies.is_off(),
         }
+    }
+
+    fn budget_used_percent(&self) -> Option<f64> {
+        let (bytes, elapsed_ns) = (self.copies.counts.written_bytes.get(), self.shared.open_ns());
+        let written = Written { bytes, elapsed_ns };
+        let budget = self.write_budget_dwpd();
+        WearStats::of(self.tier_bytes, written, written, budget)?.budget_used_percent
+    }
+
+    /// Writes to tier 0 that the cache may make, in drive writes a day; none without a budget.
+    pub fn write_budget_dwpd(&self) -> Option<f64> {
+        Some(self.shared.settings.fast_cache.write_budget_dwpd).filter(|dwpd| *dwpd > 0.0)
     }
 }

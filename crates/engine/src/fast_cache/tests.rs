@@ -2,6 +2,7 @@
 //! notices what happens to it.
 
 use crate::support::hooked::{Call, HookedDevices};
+use crate::support::still_clock::StillClock;
 use crate::support::{hybrid, stepped_environment, tier};
 use crate::{
     Admission, ByteSize, CacheCapacity, Compression, Db, Environment, Eviction, Experiments,
@@ -9,9 +10,11 @@ use crate::{
 };
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use thermocline_device::{
     Buffer, Devices, Error, ErrorKind, FileInfo, FileKind, MemoryDevices, TierIndex,
 };
+use thermocline_foundation::Clock;
 use thermocline_foundation::random::mix;
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use thermocline_foundation::threads;
@@ -395,6 +398,29 @@ fn a_budget_of_writes_holds() {
     // Half a tier of 8 MiB a day; the burst is what flows in an hour.
     let most = (8 << 20) / 2 / 24 + (64 << 10);
     assert!(cache.written_bytes <= most && cache.dropped > 0, "{cache:?}");
+}
+
+#[test]
+fn statistics_tell_what_of_the_budget_the_cache_writes_and_how_long_its_tier_lasts() {
+    let clock = Arc::new(StillClock::default());
+    let environment = Environment { clock: clock.clone(), ..stepped_environment() };
+    let fast_cache = FastCacheSettings { write_budget_dwpd: 2.0, ..cache(2048) };
+    let db = store(&environment, fast_cache);
+    (0..3).for_each(|_| check(&db, 0..200));
+    assert_eq!(stats(&db).budget_used_percent, None, "no time has passed");
+    clock.sleep(Duration::from_secs(43_200));
+    let (cache, tiers) = (stats(&db), db.stats().tiers);
+    // Two tiers of 8 MiB a day are one in half a day.
+    let right = 100.0 * cache.written_bytes as f64 / f64::from(8 << 20);
+    let used = cache.budget_used_percent.unwrap();
+    assert!(right > 1.0 && (used / right - 1.0).abs() < 0.001, "{used}, right is {right}");
+    let wear: Vec<_> = tiers.iter().map(|tier| tier.wear.clone().unwrap()).collect();
+    assert_eq!(wear[0].budget_used_percent, Some(used));
+    assert!(wear[0].drive_writes_per_day > 2.0 * used / 100.0, "logs write, too: {wear:?}");
+    // At the pace of all that is written to the tier, of which the cache is a part.
+    let right = 5.0 * 2.0 / wear[0].drive_writes_per_day;
+    assert!((wear[0].lifetime_years.unwrap() / right - 1.0).abs() < 0.01, "{wear:?}");
+    assert_eq!((wear[1].budget_used_percent, wear[1].lifetime_years), (None, None));
 }
 
 #[test]

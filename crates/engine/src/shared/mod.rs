@@ -15,6 +15,7 @@ mod rest;
 pub(crate) mod tier0;
 pub(crate) mod tier_meter;
 pub(crate) mod totals;
+pub(crate) mod wear;
 pub(crate) mod write_throttle;
 
 use crate::environment::Environment;

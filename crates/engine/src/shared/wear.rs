@@ -3,12 +3,17 @@
 //!
 //! ```text
 //!   drive writes a day = bytes written / time measured / capacity
-//!   rated bytes        = hybrid.write_budget_dwpd * capacity * 365 days * 5 years
+//!   rated bytes        = write_budget_dwpd * capacity * 365 days * 5 years
 //!   lifetime           = (rated bytes - bytes written since the database was made) / pace
 //! ```
 //! The time is that since opening. In the first minute, which says little, it is all the time that
 //! the database was ever open, and nothing is said before that is a minute too. What a drive was
 //! written by others is not known here.
+//!
+//! Two tiers may have a budget: the second one `hybrid.write_budget_dwpd`, which bounds all that is
+//! written there, and tier 0 `fast_cache.write_budget_dwpd`, which bounds the cache of blocks alone.
+//! What of it is used is said of what it bounds; the lifetime is the tier's, of which logs and
+//! tables of tier 0 take their part, too.
 
 use serde::{Deserialize, Serialize};
 use thermocline_popularity::lifetime_ns;
@@ -30,8 +35,10 @@ pub struct WearStats {
     pub measured_s: f64,
     /// How often the tier's capacity is written a day, at the pace of that time.
     pub drive_writes_per_day: f64,
-    /// What of `hybrid.write_budget_dwpd` that is, in percent; none where no budget is set, and
-    /// for tiers that it is not for.
+    /// What of the tier's `write_budget_dwpd` is written, in percent: with that of `hybrid` all
+    /// that is written to the tier, with that of `fast_cache` what the cache wrote since opening.
+    /// None without a budget, and of the cache's in the first minute. In the first hour more than
+    /// 100 keeps to it, for its burst is what flows in one.
     pub budget_used_percent: Option<f64>,
     /// Years until the tier has been written as much as the budget allows in five years, if it
     /// goes on so; none without a budget, and where nothing is written.
