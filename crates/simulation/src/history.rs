@@ -290,16 +290,24 @@ pub fn has_auto_cache(seed: u64) -> bool {
     seed % 64 == 29
 }
 
-/// The smallest files and batches there are, and each policy in turn. Half of them take all blocks:
-/// histories ask for few of them twice.
+/// The smallest files and batches there are, and each policy in turn. Half of them take about all
+/// blocks: histories ask for few of them twice.
 fn fast_cache(seed: u64) -> FastCacheSettings {
     let draw = |salt, count| mix(seed ^ salt) as usize % count;
-    let admissions =
-        [Admission::Always, Admission::Always, Admission::SecondAccess, Admission::SimulatedLru];
+    let admissions = [
+        Admission::Always,
+        Admission::Always,
+        Admission::SecondAccess,
+        Admission::SimulatedLru,
+        Admission::Always,
+        Admission::Frequency,
+        Admission::SecondAccess,
+        Admission::SimulatedLru,
+    ];
     let evictions = [Eviction::FifoReinsert, Eviction::Fifo, Eviction::FileLru];
     FastCacheSettings {
         capacity: ByteSize::mib(1).into(),
-        admission: admissions[draw(0xCA_0001, 4)],
+        admission: admissions[draw(0xCA_0001, 8)],
         eviction: evictions[draw(0xCA_0002, 3)],
         file_size: ByteSize::kib(64),
         batch: ByteSize::kib(16),
@@ -478,5 +486,24 @@ mod tests {
         flipped[30] ^= 1;
         assert!(!is_genuine(b"key", &flipped));
         assert_ne!(made, value(b"key", 8, 100, true));
+    }
+
+    #[test]
+    fn caches_of_blocks_have_each_policy_in_turn() {
+        for has_cache in [has_fast_cache, has_auto_cache] {
+            let drawn: Vec<_> =
+                (0..32_768).filter(|seed| has_cache(*seed)).map(fast_cache).collect();
+            for admission in [
+                Admission::Always,
+                Admission::SecondAccess,
+                Admission::SimulatedLru,
+                Admission::Frequency,
+            ] {
+                for eviction in [Eviction::FifoReinsert, Eviction::Fifo, Eviction::FileLru] {
+                    let both = (admission, eviction);
+                    assert!(drawn.iter().any(|it| (it.admission, it.eviction) == both), "{both:?}");
+                }
+            }
+        }
     }
 }

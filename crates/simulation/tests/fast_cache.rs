@@ -296,7 +296,7 @@ fn logs_have_room_beside_a_full_cache() -> Outcome {
 
 #[test]
 fn the_drill_of_the_cache_finds_nothing_wrong_with_each_policy_and_in_each_phase() {
-    for seed in 1..4 {
+    for seed in 1..7 {
         for phase in drills::PHASES {
             drills::run(seed, drills::Drill::Cache, phase).unwrap_or_else(|why| {
                 panic!("seed {seed}, while {phase:?}: {why}");

@@ -104,18 +104,23 @@ fn slow_reads(db: &Db) -> u64 {
 
 #[test]
 fn what_is_read_again_is_read_from_the_fast_tier() {
-    let db = store(&stepped_environment(), cache(2048));
-    for _ in 0..3 {
+    for admission in
+        [Admission::SimulatedLru, Admission::Always, Admission::SecondAccess, Admission::Frequency]
+    {
+        let settings = FastCacheSettings { admission, ..cache(2048) };
+        let db = store(&stepped_environment(), settings);
+        for _ in 0..3 {
+            check(&db, 0..200);
+        }
+        let before = slow_reads(&db);
         check(&db, 0..200);
+        let reads = slow_reads(&db) - before;
+        let cache = stats(&db);
+        assert!(cache.hits > 1000 && cache.failed == 0, "{admission:?}: {cache:?}");
+        // The last batch is not written yet.
+        assert!(reads < 200, "{admission:?}: {reads} slow reads for 800 look-ups: {cache:?}");
+        assert!(cache.blocks > 100 && cache.memory_bytes > 0);
     }
-    let before = slow_reads(&db);
-    check(&db, 0..200);
-    let reads = slow_reads(&db) - before;
-    let cache = stats(&db);
-    assert!(cache.hits > 1000 && cache.failed == 0, "{cache:?}");
-    // The last batch is not written yet.
-    assert!(reads < 200, "{reads} reads of the slow tier for 800 look-ups: {cache:?}");
-    assert!(cache.blocks > 100 && cache.memory_bytes > 0);
 }
 
 #[test]

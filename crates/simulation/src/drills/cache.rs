@@ -71,7 +71,15 @@ type Files = Vec<(String, Vec<u8>)>;
 fn settings(seed: u64) -> Settings {
     let tier = |index: usize, mib| Tier::new(TIERS[index], ByteSize::mib(mib)).driver("memory");
     let draw = |salt, count| mix(seed ^ salt) as usize % count;
-    let admissions = [Admission::Always, Admission::SecondAccess, Admission::SimulatedLru];
+    let admissions = [
+        Admission::Always,
+        Admission::SecondAccess,
+        Admission::SimulatedLru,
+        Admission::Frequency,
+        Admission::SecondAccess,
+        Admission::SimulatedLru,
+    ];
+    let evictions = [Eviction::FifoReinsert, Eviction::FileLru, Eviction::Fifo, Eviction::FileLru];
     Settings {
         preset: Some(Preset::Leveled),
         placement: PlacementChoice::LogOnly,
@@ -85,8 +93,8 @@ fn settings(seed: u64) -> Settings {
                 0 => CacheCapacity::Auto,
                 _ => ByteSize::mib(1).into(),
             },
-            admission: admissions[draw(0xCA_0011, 3)],
-            eviction: [Eviction::FifoReinsert, Eviction::FileLru][draw(0xCA_0012, 2)],
+            admission: admissions[draw(0xCA_0011, 6)],
+            eviction: evictions[draw(0xCA_0012, 4)],
             layout: [BlockLayout::Packed, BlockLayout::Padded][draw(0xCA_0013, 2)],
             file_size: ByteSize::kib(64),
             batch: ByteSize::kib(16),
@@ -375,4 +383,26 @@ fn of_checkpoint(world: World, known: Known, seed: u64) -> Result<(Files, Vec<u8
         return Err("the checkpoint has no copies".to_owned());
     }
     Ok((files, world.bytes(Path::new(COPY), LIVES)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `tests/fast_cache.rs` carries the drill out with these seeds.
+    #[test]
+    fn the_first_six_seeds_have_each_policy() {
+        let drawn = (1..7).map(|seed| settings(seed).fast_cache).collect::<Vec<_>>();
+        for admission in [
+            Admission::Always,
+            Admission::SecondAccess,
+            Admission::SimulatedLru,
+            Admission::Frequency,
+        ] {
+            assert!(drawn.iter().any(|it| it.admission == admission), "{admission:?}");
+        }
+        for eviction in [Eviction::FifoReinsert, Eviction::Fifo, Eviction::FileLru] {
+            assert!(drawn.iter().any(|it| it.eviction == eviction), "{eviction:?}");
+        }
+    }
 }
