@@ -13,7 +13,7 @@ use thermocline::{
 use thermocline_foundation::random::{Random, mix};
 #[cfg(feature = "planted-bugs")]
 use thermocline_foundation::{Planted, planted::with};
-use thermocline_simulation::devices::{Loss, World};
+use thermocline_simulation::devices::{Fault, FaultKind, Loss, World};
 use thermocline_simulation::history::{HOME, Shape, TIERS, has_auto_cache, has_fast_cache};
 use thermocline_simulation::life::Life;
 use thermocline_simulation::machine::Machine;
@@ -330,6 +330,29 @@ fn left_by(seed: u64, shape: &Shape) -> usize {
     let files = life.machine.devices.look(cache_files).len();
     life.kill();
     files
+}
+
+/// Every call of a history fails once; some of these are of the cache's files.
+#[test]
+fn a_fault_of_a_file_of_the_cache_stops_no_store() {
+    let leaves = |seed: &u64| has_fast_cache(*seed) && left_by(*seed, &errors::SHAPE) > 0;
+    let seed = (0..2048).find(leaves).unwrap();
+    let calls = errors::kinds_of(seed, &errors::SHAPE).unwrap().len() as u64;
+    let kind = FaultKind::Error(rustix::io::Errno::IO.raw_os_error());
+    let mut of_cache = 0;
+    for at in 0..calls {
+        let fault = Fault { at, sticky: false, kind };
+        let known = Arc::new(RwLock::new(Known::new(errors::SHAPE.keys)));
+        let mut life = Life::new(seed, &errors::SHAPE, known);
+        life.machine.devices.arm(Some(fault.clone()));
+        life.run_through(&errors::SHAPE).unwrap();
+        if life.machine.devices.has_struck_cache_alone() {
+            of_cache += 1;
+            errors::run_with_fault(seed, &fault).unwrap_or_else(|why| panic!("{fault:?}: {why}"));
+        }
+        life.kill();
+    }
+    assert!(of_cache > 10, "{of_cache} of {calls} calls");
 }
 
 #[test]

@@ -127,8 +127,12 @@ impl Devices {
 
     /// Lets `fault` happen when its call comes.
     pub fn arm(&self, fault: Option<Fault>) {
-        self.state().armed =
-            fault.map(|fault| Armed { fault, struck: None, breaks_promise: false });
+        self.state().armed = fault.map(|fault| Armed {
+            fault,
+            struck: None,
+            breaks_promise: false,
+            beyond_cache: false,
+        });
     }
 
     /// Goes on where the devices of an earlier machine stopped: with its count of calls, and with
@@ -150,6 +154,12 @@ impl Devices {
     /// The armed fault is one of a device that loses what it acknowledges.
     pub fn loses_writes(&self) -> bool {
         self.state().armed.as_ref().is_some_and(|armed| armed.fault.kind == FaultKind::Lost)
+    }
+
+    /// The armed fault has happened, and to nothing but files of the block cache.
+    pub fn has_struck_cache_alone(&self) -> bool {
+        let state = self.state();
+        state.armed.as_ref().is_some_and(|armed| armed.struck.is_some() && !armed.beyond_cache)
     }
 
     /// A device had no room, and that is all: none broke its promise to keep some.

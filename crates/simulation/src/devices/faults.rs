@@ -100,11 +100,18 @@ pub(super) struct Armed {
     pub struck: Option<PathBuf>,
     /// It struck a write for which the device had promised room.
     pub breaks_promise: bool,
+    /// It struck something else than the block cache's own.
+    pub beyond_cache: bool,
 }
 
 /// Logs and journals have the device keep room before they write.
 fn keeps_room(name: &str) -> bool {
     [".log", ".manifest", ".map"].iter().any(|end| name.ends_with(end))
+}
+
+/// Files of the block cache, and its list of lives, also under the name that it is written with.
+fn is_of_cache(name: &str) -> bool {
+    name.ends_with(".cache") || name.starts_with("cache-lives.txt")
 }
 
 impl Armed {
@@ -123,6 +130,7 @@ impl Armed {
         }
         self.struck = Some(directory.to_owned());
         self.breaks_promise |= kind == CallKind::Write && keeps_room(name);
+        self.beyond_cache |= !is_of_cache(name);
         Some(self.fault.kind)
     }
 }
