@@ -111,7 +111,8 @@ pub struct Tally {
     pub stalls: u64,
     /// Jumps of the clock, and settings of the wall clock.
     pub clock_jumps: u64,
-    /// Histories with the smallest cache and with one for everything.
+    /// Histories with the smallest cache and with one for everything, and histories with a cache of
+    /// blocks on the fast tier and without.
     pub cache_pairs: u64,
     /// Histories whose background work lagged behind.
     pub backlogs: u64,
@@ -371,7 +372,7 @@ impl Task {
                 Item::At(Fault { kind: FaultKind::Stall(_), .. })
                 | Item::Paced(FaultKind::Stall(_)) => tally.stalls += 1,
                 Item::At(_) | Item::Paced(_) => tally.clock_jumps += 1,
-                Item::Caches => tally.cache_pairs += 1,
+                Item::Caches | Item::FastCache => tally.cache_pairs += 1,
                 Item::Behind => tally.backlogs += 1,
                 Item::Moments => tally.moments += 1,
                 Item::Inside => tally.inside += 1,

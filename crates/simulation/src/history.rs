@@ -353,15 +353,23 @@ pub fn settings(seed: u64) -> Settings {
         return Settings { fast_cache, placement, ..settings };
     }
     match has_fast_cache(seed) && settings.tiers.len() > 1 {
-        true if is_hybrid(seed) => Settings { fast_cache: fast_cache(seed), ..settings },
-        // Tables lie where the cache is of use, so little as a history has of them.
-        true => Settings {
-            fast_cache: fast_cache(seed),
+        true => with_fast_cache(seed, settings),
+        false => settings,
+    }
+}
+
+/// `settings` with a cache of blocks. Tables lie where it is of use, so little as a history has of
+/// them.
+pub fn with_fast_cache(seed: u64, settings: Settings) -> Settings {
+    let fast_cache = fast_cache(seed);
+    match is_hybrid(seed) {
+        true => Settings { fast_cache, ..settings },
+        false => Settings {
+            fast_cache,
             placement: PlacementChoice::LogOnly,
             bandwidth_peak: ByteSize(0),
             ..settings
         },
-        false => settings,
     }
 }
 

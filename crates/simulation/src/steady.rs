@@ -1,4 +1,4 @@
-//! What must change nothing: calls that stall, clocks that jump, caches of any size.
+//! What must change nothing: calls that stall, clocks that jump, caches of any size and kind.
 //!
 //! ```text
 //!   a call stalls for 1 ms to 60 s ─────────────┐
@@ -6,6 +6,7 @@
 //!   the wall clock is set, hours either way ────┘
 //!   the same while writers are paced ───────────── each waits for its turn and no longer
 //!   a cache of 128 KiB, and one for everything ─── the same answers, the same tables
+//!   copies of blocks on the fast tier, and none ── the same answers
 //!   nothing is flushed until writers wait for it ── full memtables lie over each other
 //!   reads of an earlier moment, many times ──────── those of now find what is newest
 //!   reads inside the steps of jobs ──────────────── inside.rs
@@ -19,15 +20,18 @@
 
 use crate::devices::{CallKind, Fault, FaultKind, Loss, World};
 use crate::errors::check_after;
-use crate::history::{HOME, Shape, Step, Write, history, is_hybrid, key, settings, value};
+use crate::history::{
+    HOME, Shape, Step, TIERS, Write, history, is_hybrid, key, settings, value, with_fast_cache,
+};
 use crate::life::{Life, Stop, name_of};
 use crate::machine::Machine;
 use crate::oracle::{Known, Violation, check_bytes};
 use crate::{inside, trace};
 use parking_lot::RwLock;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use thermocline::{ByteSize, Db, Durability, Settings};
+use thermocline::{ByteSize, Db, Durability, FastCacheSettings, Settings, Tier};
 use thermocline_foundation::random::{Random, mix};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -60,6 +64,8 @@ pub enum Item {
     Paced(FaultKind),
     /// Caches as small as allowed and as large as everything.
     Caches,
+    /// With a cache of blocks on the fast tier, and without.
+    FastCache,
     /// Background work gets no step that writers do not wait for.
     Behind,
     /// The same few keys are read at a snapshot, and then now.
@@ -83,6 +89,7 @@ pub fn items(seed: u64, kinds: &[CallKind]) -> Vec<Item> {
             items.push(Item::At(Fault { at, sticky: false, kind }));
         }
     }
+    items.push(Item::FastCache);
     items
 }
 
@@ -170,6 +177,7 @@ pub fn run(seed: u64, item: &Item) -> Result<(), Violation> {
         Item::At(fault) => disturbed(seed, fault),
         Item::Paced(what) => paced(seed, *what),
         Item::Caches => caches(seed),
+        Item::FastCache => fast_cache(seed).map(drop),
         Item::Behind => behind(seed),
         Item::Moments => moments(seed),
         Item::Inside => inside::run(seed).map(drop),
@@ -384,6 +392,47 @@ fn answers(world: &World, memory: ByteSize, seed: u64) -> Result<(u64, u64), Vio
     Ok((answers, misses))
 }
 
+/// The history of `seed` with a cache of blocks on the fast tier, and without: all answers are those
+/// of the model, and so are they when copies give them. How many blocks copies gave.
+fn fast_cache(seed: u64) -> Result<u64, Violation> {
+    let mut with = with_fast_cache(seed, settings(seed));
+    with.memory = ByteSize::mib(1);
+    if with.tiers.len() == 1 {
+        with.tiers[0].capacity = ByteSize::mib(2);
+        with.tiers.push(Tier::new(TIERS[1], ByteSize::mib(256)).driver("memory"));
+    }
+    let without = Settings { fast_cache: FastCacheSettings::default(), ..with.clone() };
+    let said = |why| format!("with a cache of blocks: {why}");
+    let (answers, hits) = answers_of_life(seed, with).map_err(said)?;
+    if answers != answers_of_life(seed, without)?.0 {
+        return Err("a cache of blocks changes answers".to_owned());
+    }
+    Ok(hits)
+}
+
+/// A digest of what there is to be read after the history of `seed` with these settings, which each
+/// of several rounds must give, and how many blocks were read from copies.
+fn answers_of_life(seed: u64, settings: Settings) -> Result<(u64, u64), Violation> {
+    let known = Arc::new(RwLock::new(Known::new(CACHED.keys)));
+    let mut life = Life::new(seed, &CACHED, Arc::clone(&known));
+    life.settings = settings;
+    life.run(&CACHED).map_err(|(step, stop)| format!("step {step}: {stop:?}"))?;
+    step(&mut life, &Step::Compact)?;
+    let mut rounds = BTreeSet::new();
+    for _ in 0..4 {
+        rounds.insert(ask(life.db(), seed).map_err(|error| error.to_string())?);
+        // What was wanted is written.
+        step(&mut life, &Step::Settle)?;
+    }
+    life.check_all().map_err(|stop| format!("at the end: {stop:?}"))?;
+    let hits = life.db().stats().fast_cache.map_or(0, |cache| cache.hits);
+    life.close().map_err(|stop| format!("closing: {stop:?}"))?;
+    match (rounds.pop_first(), rounds.is_empty()) {
+        (Some(answers), true) => Ok((answers, hits)),
+        _ => Err("one answer is not like another".to_owned()),
+    }
+}
+
 /// Reads of all kinds, many of them twice.
 fn ask(db: &Db, seed: u64) -> thermocline::Result<u64> {
     let mut random = Random::new(mix(seed ^ 0xCAC4E));
@@ -441,5 +490,14 @@ mod tests {
         let (large, none) = answers(&world, ByteSize::gib(1), 1).unwrap();
         assert_eq!(small, large);
         assert!(few > none + 20, "{few} misses against {none}: the caches do the same");
+    }
+
+    #[test]
+    fn copies_give_answers_in_histories_of_both_presets() {
+        for hybrid in [false, true] {
+            let seeds = (1..40).filter(|seed| is_hybrid(*seed) == hybrid);
+            let hits: Vec<_> = seeds.map(|seed| (seed, fast_cache(seed).unwrap())).collect();
+            assert!(hits.iter().any(|(_, hits)| *hits > 20), "{hits:?}");
+        }
     }
 }
