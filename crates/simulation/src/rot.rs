@@ -26,8 +26,9 @@ use thermocline_foundation::random::{Random, mix};
 const SHAPE: Shape =
     Shape { steps: 60, keys: 16, crashes: false, reopens: true, large_values: false };
 
-/// The pages that lead to the blocks of a file of the cache: a directory and the footer.
-const SEAL_BYTES: u64 = 8192;
+/// From the end of a file of the cache: where its footer says where its directory begins
+/// (docs/formats/cache.md).
+const DIRECTORY_BACK: usize = 4096 - 56;
 /// Of the blocks' bytes every so manieth is flipped.
 const BLOCK_BYTES_EACH: u64 = 509;
 
@@ -250,18 +251,18 @@ impl Fixture {
         Ok(Self { seed, earlier: world.clone(), world, known, sequence, log_end: None })
     }
 
-    /// Flips in the first file of the block cache and in the list of lives: each byte of what leads
-    /// to blocks, and some of blocks.
+    /// Flips in the files of the block cache and in the list of lives: each byte of what leads to
+    /// blocks, and some of blocks.
     pub fn flips_of_cache(&self) -> Vec<(Place, Damage)> {
-        let is_cache = |name: &str| name.ends_with(".cache");
-        let files = self.files();
-        let first = files.iter().find(|(_, name, _)| is_cache(name));
-        let lives = files.iter().find(|(_, name, _)| name.ends_with("lives.txt"));
         let mut damages = Vec::new();
-        for (directory, name, len) in first.into_iter().chain(lives) {
-            let place = Arc::new((directory.clone(), name.clone()));
-            let seal = if is_cache(name) { len.saturating_sub(SEAL_BYTES) } else { 0 };
-            for at in self.interesting_bytes(directory, name) {
+        for (directory, name, _) in self.files() {
+            let seal = match name.rsplit('.').next() {
+                Some("cache") => directory_of(&self.world.bytes(&directory, &name)),
+                _ if name.ends_with("lives.txt") => 0,
+                _ => continue,
+            };
+            let place = Arc::new((directory, name));
+            for at in self.interesting_bytes(&place.0, &place.1) {
                 if at >= seal || at.is_multiple_of(BLOCK_BYTES_EACH) {
                     let mask = 1 << (mix(at ^ self.seed) % 8);
                     damages.push((Arc::clone(&place), Damage::Flip(at, mask)));
@@ -413,6 +414,12 @@ pub fn most_unanswered(name: &str) -> Option<usize> {
         Some("table") => Some(SHAPE.keys as usize),
         _ => None,
     }
+}
+
+/// Where the directory of a file of the cache begins.
+fn directory_of(bytes: &[u8]) -> u64 {
+    let at = bytes.len() - DIRECTORY_BACK;
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
 /// The log with the largest number that holds anything, and its directory.
