@@ -124,6 +124,9 @@ impl Epoch {
     }
 }
 
+/// What the fast tier may take.
+const FAST_SIZE: &str = "2MiB";
+
 /// What is kept on the fast tier for reads. Sealed files of extents of another size go when they
 /// are found.
 const CACHES: [&str; 4] = ["off", "files", "extents", "extents&cache_extent=4KiB"];
@@ -133,12 +136,22 @@ const CACHES: [&str; 4] = ["off", "files", "extents", "extents&cache_extent=4KiB
 pub fn tiers(fast: &Path, random: &mut Random) -> String {
     let placement = ["room", "parallelism", "top_levels(1)"][random.below(3) as usize];
     let cache = CACHES[random.below(CACHES.len() as u64) as usize];
-    format!("{}&placement={placement}&cache={cache}&move_threads=16", quiet_tiers(fast))
+    // Extents have what files leave: all of a tier that takes logs and level 0 alone.
+    let (placement, fast_size) = match cache.starts_with("extents") {
+        true => ("top_levels(1)", "16MiB"),
+        false => (placement, FAST_SIZE),
+    };
+    let tiers = of_sizes(fast, fast_size);
+    format!("{tiers}&placement={placement}&cache={cache}&move_threads=16")
 }
 
 /// The same tiers, by default settings, so that nothing is copied.
 pub fn quiet_tiers(fast: &Path) -> String {
-    format!("thermocline://?tier={}:2MiB&tier=home:1GiB", fast.display())
+    of_sizes(fast, FAST_SIZE)
+}
+
+fn of_sizes(fast: &Path, fast_size: &str) -> String {
+    format!("thermocline://?tier={}:{fast_size}&tier=home:1GiB", fast.display())
 }
 
 /// Where the program and the shim are, and what it works on.
