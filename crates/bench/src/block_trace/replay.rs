@@ -67,6 +67,11 @@ impl Verdict {
     pub fn spread_percent(&self) -> f64 {
         percent(self.spread_hits, self.hits)
     }
+
+    /// Pages that a hit touches, in the mean.
+    pub fn pages_a_hit(&self) -> f64 {
+        self.pages_hit as f64 / self.hits.max(1) as f64
+    }
 }
 
 fn percent(part: u64, of: u64) -> f64 {

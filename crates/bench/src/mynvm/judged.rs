@@ -1,4 +1,4 @@
-//! Figures `judge` and 13: policies and layouts on one trace of blocks, by arithmetic; figure
+//! Figures `judge`, 11 and 13: policies and layouts on one trace of blocks, by arithmetic; figure
 //! `foyer`: that cache on the same trace.
 //!
 //! ```text
@@ -17,7 +17,7 @@ use crate::rows::Stand;
 use crate::store::EngineKind;
 use crate::{Outcome, block_trace, files};
 use std::cell::OnceCell;
-use thermocline::{BlockTrace, ByteSize};
+use thermocline::{BlockRequest, BlockTrace, ByteSize};
 use thermocline_device::buffer::PAGE_BYTES;
 use thermocline_device::file_cache::Layout;
 
@@ -136,6 +136,7 @@ fn ours_on_files(task: &Task<'_>) -> Outcome<Outturn> {
 
 fn value(name: &str, found: &Found) -> Outcome<f64> {
     let of = |admission| judge::of(&found.packed, admission, EVICTIONS[0].0);
+    let padded = || judge::of(&found.padded, USUAL, EVICTIONS[0].0);
     let parts: Vec<&str> = name.split('/').collect();
     Ok(match parts[..] {
         ["judge", "writes", admission] => judge::writes_to_always(&found.packed, &of(admission)),
@@ -144,26 +145,39 @@ fn value(name: &str, found: &Found) -> Outcome<f64> {
             let of = |eviction| judge::of(&found.packed, USUAL, eviction).hit_percent();
             of(eviction) - of("fifo")
         }
+        ["11", "pages", "tables"] => pages_in_tables(&found.trace),
+        ["11", "pages", "packed"] => of(USUAL).pages_a_hit(),
+        ["11", "pages", "padded"] => padded().pages_a_hit(),
         ["13", "tables"] => spread_in_tables(&found.trace),
         ["13", "packed"] => of(USUAL).spread_percent(),
-        ["13", "padded"] => judge::of(&found.padded, USUAL, EVICTIONS[0].0).spread_percent(),
+        ["13", "padded"] => padded().spread_percent(),
         _ => return Err(format!("there is no row '{name}'").into()),
     })
+}
+
+/// Pages of its table that each block touches that was asked for.
+fn pages(trace: &BlockTrace) -> impl Iterator<Item = u64> {
+    let page = PAGE_BYTES as u64;
+    let touched =
+        move |block: &BlockRequest| (block.offset % page + u64::from(block.len)).div_ceil(page);
+    trace.requests.iter().map(touched)
+}
+
+/// Pages of its table that a block touches which was asked for, in the mean.
+fn pages_in_tables(trace: &BlockTrace) -> f64 {
+    pages(trace).sum::<u64>() as f64 / trace.requests.len() as f64
 }
 
 /// Of the blocks that were asked for, those that touch two pages or more of their table, in
 /// percent.
 fn spread_in_tables(trace: &BlockTrace) -> f64 {
-    let page = PAGE_BYTES as u64;
-    let spread =
-        trace.requests.iter().filter(|block| block.offset % page + u64::from(block.len) > page);
-    100.0 * spread.count() as f64 / trace.requests.len() as f64
+    let spread = pages(trace).filter(|pages| *pages > 1).count();
+    100.0 * spread as f64 / trace.requests.len() as f64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thermocline::BlockRequest;
     use thermocline_foundation::random::mix;
 
     #[test]
@@ -209,7 +223,10 @@ mod tests {
         let value = |name: &str| value(name, &found).map_err(|why| why.to_string());
         assert_eq!(value("judge/writes/always"), Ok(1.0));
         assert_eq!(value("judge/eviction/fifo"), Ok(0.0));
-        assert_eq!(value("13/padded"), Ok(0.0));
+        assert_eq!((value("13/padded"), value("11/pages/padded")), (Ok(0.0), Ok(1.0)));
+        let (pages, spread) = (value("11/pages/tables").unwrap(), value("13/tables").unwrap());
+        assert!((pages - 1.0 - spread / 100.0).abs() < 1e-9, "none touches three: {pages}");
+        assert!(value("11/pages/packed").unwrap() > 1.5);
         assert!(value("13/packed").unwrap() > 50.0 && value("13/tables").unwrap() > 50.0);
         assert!(value("judge/luck").unwrap_err().contains("no row"));
     }

@@ -64,6 +64,9 @@ const RATE_SHARE: f64 = 0.7;
 const USUAL: Lengths = Lengths { rounds: 2, records: 600_000, seconds: 8.0 };
 const QUICK: Lengths = Lengths { rounds: 1, records: 600_000, seconds: 2.0 };
 
+/// What a word of `--figure` names.
+type Figures = Vec<Figure>;
+
 /// `mynvm`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
@@ -73,7 +76,7 @@ Examples:
   thermocline-bench mynvm --figure 17 --text words.txt
   thermocline-bench mynvm --figure judge,13
   thermocline-bench mynvm --figure judge --trace mynvm-trace.jsonl
-  thermocline-bench mynvm --figure 18,19 --ours table-size=2MiB
+  thermocline-bench mynvm --figure 15-19 --ours table-size=2MiB
   thermocline-bench mynvm --figure 21 --seconds 2 --warm-up-seconds 0.5
   thermocline-bench mynvm --row 25/linkbench --json > rows.json
 
@@ -82,16 +85,16 @@ and 2 seconds.
 Each row ends in a line `ratio ROW VALUE`. A row that is missed is no failure of the run.")]
 pub struct MynvmArguments {
     /// Figures: 1, 9, 10, 11, 13, 15, 16, 17, 18, 19, 21, 24, 25, judge, foyer, auto, hybrid,
-    /// restart, cost; all where none is named
-    #[arg(long, value_delimiter = ',', value_parser = |name: &str| PAPER.figure(name))]
-    pub figure: Vec<Figure>,
+    /// restart, cost, and ranges of numbers, as 15-19; all where none is named
+    #[arg(long, value_delimiter = ',', value_parser = |word: &str| PAPER.named(word))]
+    pub figure: Vec<Figures>,
     /// Rows on these workloads alone: ycsb-a, -b, -c, -e, linkbench, ycsb-c/uniform
     #[arg(long, value_delimiter = ',')]
     pub workload: Vec<String>,
     /// The text of figure 17, which is cut into records at its line ends
     #[arg(long, value_name = "FILE")]
     pub text: Option<PathBuf>,
-    /// The trace of blocks of figures judge, foyer and 13; else one is recorded
+    /// The trace of blocks of figures judge, foyer, 11 and 13; else one is recorded
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Seconds before each row which are not measured
@@ -193,7 +196,7 @@ pub fn run(
         "restart" => restarted(stand).map(|restarted| restarted.value(&row.name)),
         "10" => index::share(&row.name),
         "24" => memory::bytes_a_block(&row.name),
-        "13" | "judge" => traced.value(&row.name, stand),
+        "11" | "13" | "judge" => traced.value(&row.name, stand),
         "foyer" => traced.to_foyer(&row.name, stand),
         _ => dictionary::share(&row.name, text, stand.slow),
     };
@@ -204,8 +207,8 @@ pub fn run(
 
 /// The rows by figure, workload and name.
 fn chosen(arguments: &MynvmArguments, sizes: &Sizes) -> Outcome<Vec<Row>> {
-    let named = &arguments.figure[..];
-    let figures = if named.is_empty() { PAPER.figures } else { named };
+    let named = arguments.figure.concat();
+    let figures = if named.is_empty() { PAPER.figures } else { &named };
     let mut rows = rows::rows(figures, sizes);
     if !arguments.workload.is_empty() {
         let is_on = |row: &Row| row.over.iter().all(|p| arguments.workload.contains(&p.workload));
@@ -268,13 +271,17 @@ mod tests {
         };
         let on_ycsb_c = names(&["--figure", "25", "--workload", "ycsb-c"]).unwrap();
         let expected =
-            ["25/ycsb-c/n-to-l", "25/ycsb-c/n-to-s", "25/ycsb-c/resident", "25/ycsb-c/rocksdb"];
+            ["25/ycsb-c/N:L", "25/ycsb-c/N:S", "25/ycsb-c/resident", "25/ycsb-c/rocksdb"];
         assert_eq!(on_ycsb_c, expected);
         assert_eq!(
             names(&["--figure", "17", "--row", "17/text"]).unwrap(),
             ["17/text", "17/text/alone"]
         );
         assert_eq!(names(&["--row", "19/eviction/file"]).unwrap(), ["19/eviction/file_lru"]);
+        let each = ["15", "16", "17", "18", "19"].join(",");
+        assert_eq!(names(&["--figure", "15-19"]).unwrap(), names(&["--figure", &each]).unwrap());
+        assert!(Line::try_parse_from(["x", "--figure", "2-8"]).is_err());
+        assert_eq!(names(&["--row", "25/mean"]).unwrap(), ["25/mean/rocksdb"]);
         let error = names(&["--workload", "ycsb-d"]).unwrap_err().to_string();
         assert!(error.contains("on ycsb-d"), "{error}");
     }
@@ -305,7 +312,7 @@ mod tests {
     /// The three set-ups differ in nothing but memory and the fast tier.
     #[test]
     fn small_memory_with_a_cache_has_the_memory_of_small_memory_without() {
-        let arguments = arguments(&["--row", "25/ycsb-c/n-to"]);
+        let arguments = arguments(&["--row", "25/ycsb-c/N:"]);
         let rows = chosen(&arguments, &Sizes::new(&arguments)).unwrap();
         let label = |at: usize, under: bool| -> Label {
             let row = &rows[at];

@@ -67,6 +67,21 @@ impl Paper {
             format!("there is no figure '{name}'; there are {}", names.join(", ")).into()
         })
     }
+
+    /// The figures that `word` names: one, or those from one number to another, as `15-19`.
+    pub fn named(&self, word: &str) -> Outcome<Vec<Figure>> {
+        let number = |text: &str| text.parse::<u32>().ok();
+        let ends = word.split_once('-').map(|(from, to)| (number(from), number(to)));
+        let Some((Some(from), Some(to))) = ends else { return Ok(vec![self.figure(word)?]) };
+        let is_meant =
+            |figure: &&Figure| number(figure.name).is_some_and(|at| (from..=to).contains(&at));
+        let found: Vec<_> = self.figures.iter().filter(is_meant).copied().collect();
+        if found.is_empty() {
+            Err(format!("there is no figure from {from} to {to}").into())
+        } else {
+            Ok(found)
+        }
+    }
 }
 
 /// A figure or table of a paper, or a measurement of its text.
