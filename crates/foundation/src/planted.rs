@@ -410,7 +410,8 @@ bugs! {
     /// Region · an older copy of the region is accepted · opening with an older generation.
     OlderRegionAccepted,
     /// Cache believed · a copy of a block is served without a look at its checksum: wrong values ·
-    /// damage to a file of the block cache, reads.
+    /// blocks that are taken for others, for few bits tell them apart, or damage to a file of the
+    /// block cache; reads.
     CachedBlockNotVerified,
     /// Cache of another copy believed · a file of the block cache that a checkpoint's original
     /// sealed is adopted: both have given a number to different tables · writes to both, the

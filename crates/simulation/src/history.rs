@@ -381,7 +381,9 @@ pub fn experiments(seed: u64) -> Experiments {
         false => Experiments::NONE,
     };
     let log_zeros = Some(notes_first_writes(seed));
-    Experiments { log_first, log_zeros, ..others }
+    // Every second cache of blocks takes one for another all the time.
+    let signature_bits = (mix(seed ^ 0xCA_0004) % 2 == 0).then_some(4);
+    Experiments { log_first, log_zeros, signature_bits, ..others }
 }
 
 /// Records in slots of a small fast tier, tables below. What is drawn here comes from a generator

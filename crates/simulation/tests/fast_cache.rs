@@ -54,6 +54,7 @@ macro_rules! scripts {
 }
 
 scripts! {
+    a_copy_of_another_block_costs_a_read_of_the_table: CachedBlockNotVerified;
     a_damaged_copy_costs_a_read_of_the_table: CachedBlockNotVerified, CacheErrorFailsRead;
     a_file_whose_directory_is_damaged_is_not_adopted: TornFooterBelieved;
     files_of_the_original_count_for_no_checkpoint: CacheOfOtherInstanceAdopted;
@@ -128,7 +129,10 @@ fn cache(db: &Db) -> FastCacheStats {
 
 /// A store whose cache has something.
 fn warm() -> Result<(Machine, Db), String> {
-    let machine = Machine::new(World::new(1), 1);
+    warm_on(Machine::new(World::new(1), 1))
+}
+
+fn warm_on(machine: Machine) -> Result<(Machine, Db), String> {
     let db = machine.create(&settings(ByteSize::mib(2))).map_err(|error| error.to_string())?;
     load(&db, 1)?;
     read(&db, READ, 1)?;
@@ -152,6 +156,21 @@ fn damage(machine: &Machine, places: impl Fn(u64) -> Vec<u64>) {
             }
         }
     });
+}
+
+/// Nothing is damaged: with so few bits of a signature one block's copy is found for another.
+fn a_copy_of_another_block_costs_a_read_of_the_table() -> Outcome {
+    let mut machine = Machine::new(World::new(1), 1);
+    machine.environment.experiments.signature_bits = Some(4);
+    let (_machine, db) = warm_on(machine)?;
+    let cache = cache(&db);
+    if cache.failed < 10 {
+        return Err(format!("no block was taken for another: {cache:?}"));
+    }
+    if db.stats().read_only.is_some() {
+        return Err("writing has stopped".to_owned());
+    }
+    db.put("after", "it").map_err(|error| error.to_string())
 }
 
 fn a_damaged_copy_costs_a_read_of_the_table() -> Outcome {
@@ -321,6 +340,15 @@ fn the_drill_of_the_cache_finds_what_is_planted() {
         });
         assert!(found, "{} is not found", bug.name());
     }
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_copy_that_is_not_verified_gives_another_record() {
+    let found =
+        with(Planted::CachedBlockNotVerified, a_copy_of_another_block_costs_a_read_of_the_table);
+    let why = found.unwrap_err();
+    assert!(why.contains("is not that of version"), "{why}");
 }
 
 /// Files of the cache that the history of `seed` leaves, and that its rot is tried on.

@@ -24,6 +24,8 @@ const LINE: usize = 8;
 const HITS_BITS: u32 = 2;
 const HITS_MASK: u64 = (1 << HITS_BITS) - 1;
 const POSITION_BITS: u32 = 38;
+/// Bits of a signature.
+const SIGNATURE_BITS: u32 = 24;
 
 /// Positions that entries tell apart.
 pub const POSITIONS: u64 = 1 << POSITION_BITS;
@@ -41,21 +43,13 @@ struct Line([AtomicU64; LINE]);
 #[derive(Debug)]
 pub struct Lookup {
     lines: Vec<Line>,
+    /// Bits of a signature that tell blocks apart.
+    signature_mask: u64,
 }
 
 /// What a block is known by: its file and its place there.
 pub fn hash_of(file: FileNumber, offset: u64) -> u64 {
     mix(mix(file.0) ^ offset)
-}
-
-fn signature(hash: u64) -> u64 {
-    hash >> (64 - 24)
-}
-
-fn word(hash: u64, position: u64, hits: u64) -> u64 {
-    signature(hash) << (POSITION_BITS + HITS_BITS)
-        | (position % POSITIONS) << HITS_BITS
-        | hits.min(HITS_MASK)
 }
 
 fn position_of(word: u64) -> u64 {
@@ -67,7 +61,19 @@ impl Lookup {
     pub fn new(blocks: u64) -> Self {
         let entries = blocks.saturating_mul(100) / LOAD_PERCENT;
         let lines = (entries / LINE as u64).max(LINES_MIN);
-        Self { lines: (0..lines).map(|_| Line::default()).collect() }
+        let lines = (0..lines).map(|_| Line::default()).collect();
+        Self { lines, signature_mask: (1 << SIGNATURE_BITS) - 1 }
+    }
+
+    /// The same with so many bits of a signature, with few of which one block is often taken for
+    /// another: tests meet what is seldom else.
+    #[must_use]
+    pub fn with_signature_bits(self, bits: u32) -> Self {
+        Self { signature_mask: self.signature_mask >> SIGNATURE_BITS.saturating_sub(bits), ..self }
+    }
+
+    fn signature(&self, hash: u64) -> u64 {
+        hash >> (64 - SIGNATURE_BITS) & self.signature_mask
     }
 
     /// Bytes of memory.
@@ -106,7 +112,7 @@ impl Lookup {
 
     /// The entry of `hash`, at `position` where that is given, and what it is.
     fn entry(&self, hash: u64, position: Option<u64>) -> Option<(&AtomicU64, u64)> {
-        let wanted = signature(hash);
+        let wanted = self.signature(hash);
         self.entries(hash).map(|entry| (entry, entry.load(Relaxed))).find(|(_, word)| {
             let is_there = || position.is_none_or(|at| position_of(*word) == at % POSITIONS);
             *word != 0 && word >> (POSITION_BITS + HITS_BITS) == wanted && is_there()
@@ -116,7 +122,8 @@ impl Lookup {
     /// Puts the block of `hash` at `position`, which is not 0, over what is at no position that
     /// `is_live` any more, or was hit least.
     pub fn insert(&self, hash: u64, position: u64, is_live: impl Fn(u64) -> bool) {
-        let new = word(hash, position, 0);
+        let new = self.signature(hash) << (POSITION_BITS + HITS_BITS)
+            | (position % POSITIONS) << HITS_BITS;
         debug_assert!(new != 0 && position != 0, "0 is no entry");
         if let Some((entry, _)) = self.entry(hash, None) {
             entry.store(new, Relaxed);
@@ -192,8 +199,18 @@ mod tests {
     }
 
     #[test]
+    fn with_few_bits_of_a_signature_strangers_are_often_found() {
+        let blocks = 1000;
+        let lookup = Lookup::new(blocks).with_signature_bits(4);
+        (1..=blocks / 4).for_each(|number| lookup.insert(hash(number), number, |_| true));
+        let strangers =
+            (0..1000).filter(|at| lookup.position(hash(blocks + 1 + at)).is_some()).count();
+        assert!((50..500).contains(&strangers), "{strangers} of a thousand");
+    }
+
+    #[test]
     fn a_full_line_gives_up_what_is_dead_and_then_what_was_hit_least() {
-        let lookup = Lookup { lines: vec![Line::default()] };
+        let lookup = Lookup { lines: vec![Line::default()], ..Lookup::new(1) };
         (1..=8).for_each(|number| lookup.insert(hash(number), number, |_| true));
         lookup.insert(hash(9), 9, |position| position != 4);
         assert!(lookup.position(hash(4)).is_none() && lookup.position(hash(9)).is_some());

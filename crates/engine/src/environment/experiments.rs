@@ -2,7 +2,7 @@
 //! worth (decision 77), and parameters of PrismDB's evaluation. In all presets: the schedule of
 //! asynchronous requests, which I/O goes first, and zeros in logs. In `indexed`: the order of
 //! merges, and what chooses their tables (decision 102). With a cache of blocks: a trace of what it
-//! is asked for. No settings file reaches them.
+//! is asked for, and how well it tells blocks apart. No settings file reaches them.
 //!
 //! Without a rule its place does the simplest thing that is correct. So a store may be opened with
 //! other experiments than it was made with, and every record is found in any case.
@@ -154,6 +154,9 @@ pub struct Experiments {
     /// With a cache of blocks on tier 0, so many requests of it are noted in their order from the
     /// opening on ([`Db::block_trace`](crate::Db::block_trace)), 24 bytes of memory each.
     pub traced_blocks: Option<usize>,
+    /// With a cache of blocks on tier 0, so many bits of a block's signature in its look-up, at
+    /// most the 24 that it has else: with 4, copies of other blocks are read all the time.
+    pub signature_bits: Option<u32>,
 }
 
 impl Experiments {
@@ -178,6 +181,7 @@ impl Experiments {
         scan_merges: None,
         by_overlap: None,
         traced_blocks: None,
+        signature_bits: None,
     };
 
     /// The same without `rule`.

@@ -8,11 +8,12 @@
 //! 3. Admission follows from the order of the calls: no entropy, no clock, but for pauses after
 //!    errors and a budget of writes.
 //!
-//! Threads: any. The job of the cache takes what is full and what is retired (`job.rs`); it wakes
+//! Threads: any. The job of the cache takes what is full and what is retired (`work.rs`); it wakes
 //! when [`Copies::is_due`].
 
 use super::plan::Plan;
 use super::trace::{BlockRequest, Noted};
+use crate::environment::experiments::Experiments;
 use crate::jobs::Jobs;
 use std::sync::Arc;
 use thermocline_device::file_cache::{BackOff, Files, Filling, Lookup, Offered, lookup};
@@ -86,10 +87,20 @@ pub(super) struct Copies {
 
 impl Copies {
     /// An empty cache, which takes no offers yet.
-    pub fn new(plan: Plan, noted: Noted, clock: Arc<dyn Clock>, jobs: Arc<Jobs>) -> Self {
+    pub fn new(
+        plan: Plan,
+        experiments: &Experiments,
+        clock: Arc<dyn Clock>,
+        jobs: Arc<Jobs>,
+    ) -> Self {
         let admission = BlockAdmission::new(plan.admission, plan.capacity_bytes, plan.block_bytes);
+        let lookup = Lookup::new(plan.blocks());
+        let noted = Noted::new(experiments.traced_blocks);
         Self {
-            lookup: Lookup::new(plan.blocks()),
+            lookup: match experiments.signature_bits {
+                Some(bits) => lookup.with_signature_bits(bits),
+                None => lookup,
+            },
             files: ArcSwap::from_pointee(Files::new()),
             filling: Mutex::new(Filling::new(plan.layout, plan.batch_bytes)),
             counts: Counts::default(),

@@ -46,7 +46,7 @@ use std::sync::Arc;
 use thermocline_device::Devices;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use trace::{BlockTrace, Noted};
+use trace::BlockTrace;
 use work::Work;
 
 /// See the module's header.
@@ -83,8 +83,8 @@ impl FastCache {
             .inspect_err(|error| tracing::warn!(%error, "the block cache is off until reopening"))
             .ok()?;
         let clock = Arc::clone(&shared.clock);
-        let noted = Noted::new(shared.experiments.traced_blocks);
-        let copies = Arc::new(Copies::new(plan, noted, clock, Arc::clone(&shared.jobs)));
+        let (experiments, jobs) = (&shared.experiments, Arc::clone(&shared.jobs));
+        let copies = Arc::new(Copies::new(plan, experiments, clock, jobs));
         shared.cache.set_second_level(Arc::clone(&copies) as _);
         let work = Work { found: found(files), ..Work::default() };
         if work.found.is_empty() {
