@@ -392,8 +392,8 @@ fn answers(world: &World, memory: ByteSize, seed: u64) -> Result<(u64, u64), Vio
     Ok((answers, misses))
 }
 
-/// The history of `seed` with a cache of blocks on the fast tier, and without: all answers are those
-/// of the model, and so are they when copies give them. How many blocks copies gave.
+/// The history of `seed` with a cache of blocks on the fast tier, and without: all answers are
+/// those of the model, and so are they when copies give them. How many blocks copies gave.
 fn fast_cache(seed: u64) -> Result<u64, Violation> {
     let mut with = with_fast_cache(seed, settings(seed));
     with.memory = ByteSize::mib(1);

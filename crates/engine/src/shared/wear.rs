@@ -11,9 +11,9 @@
 //! written by others is not known here.
 //!
 //! Two tiers may have a budget: the second one `hybrid.write_budget_dwpd`, which bounds all that is
-//! written there, and tier 0 `fast_cache.write_budget_dwpd`, which bounds the cache of blocks alone.
-//! What of it is used is said of what it bounds; the lifetime is the tier's, of which logs and
-//! tables of tier 0 take their part, too.
+//! written there, and tier 0 `fast_cache.write_budget_dwpd`, which bounds the cache of blocks
+//! alone. What of it is used is said of what it bounds; the lifetime is the tier's, of which logs
+//! and tables of tier 0 take their part, too.
 
 use serde::{Deserialize, Serialize};
 use thermocline_popularity::lifetime_ns;
