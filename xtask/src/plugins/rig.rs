@@ -1,5 +1,6 @@
 //! Two directories as tiers, and a host's tools run over them with and without the plugin.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::Read;
@@ -70,10 +71,7 @@ impl Rig {
 
     /// A tool with its database, as it is installed.
     pub fn plain(&self, tool: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new("timeout");
-        command.args(["--signal=KILL", SECONDS_MAX, tool]);
-        command.arg(format!("--db={}", self.db().display())).args(arguments);
-        command
+        at(&self.db(), tool, arguments)
     }
 
     /// The same over the tiers.
@@ -86,6 +84,16 @@ impl Rig {
         let mut command = self.plain(tool, arguments);
         command.env("LD_PRELOAD", self.shim()).arg(format!("--fs_uri={uri}"));
         command
+    }
+
+    /// `sst_dump` over all tables, with the plugin or without.
+    pub fn sst_dump(&self, is_tiered: bool, command: &str) -> Command {
+        let mut dump = limited("sst_dump");
+        dump.arg(format!("--file={}", self.db().display())).arg(format!("--command={command}"));
+        if is_tiered {
+            dump.env("LD_PRELOAD", self.shim()).arg(format!("--fs_uri={}", self.uri()));
+        }
+        dump
     }
 
     /// A figure of the last line of figures in the database's log.
@@ -120,6 +128,20 @@ impl Rig {
         }
         Ok(spread)
     }
+}
+
+/// A program, which ends in time.
+pub fn limited(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", SECONDS_MAX]).arg(program);
+    command
+}
+
+/// A tool with a database, as it is installed.
+pub fn at(db: &Path, tool: &str, arguments: &[&str]) -> Command {
+    let mut command = limited(tool);
+    command.arg(format!("--db={}", db.display())).args(arguments);
+    command
 }
 
 /// Runs to the end; what it printed, or what it said last where it failed.

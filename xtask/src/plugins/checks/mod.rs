@@ -4,6 +4,7 @@ mod full;
 mod java;
 mod leveldb;
 mod programs;
+mod rows;
 mod speedb;
 
 use super::rig::{Records, Rig, Spread, output_of, scan};
@@ -45,6 +46,7 @@ pub fn all() -> Vec<(&'static str, Check)> {
         ("taps", taps as Check),
         ("children", children),
         ("tools", tools),
+        ("rows", rows::all),
         ("levels", levels),
         ("calls", programs::calls),
         ("moves", programs::moves),
@@ -132,17 +134,44 @@ fn tools(rig: &Rig) -> Result<Outcome, String> {
         return Err(format!("files should lie on both tiers: {spread:?}"));
     }
     let records = same_records(rig, None)?;
+    for is_tiered in [true, false] {
+        whole_tables(rig, is_tiered)?;
+    }
     let again = ["--use_existing_db=1", "--benchmarks=readrandom,readseq,compact,stats"];
-    let again = [&SMALL[..], &again, &["--num=100000"]].concat();
-    output_of(rig.tiered("db_bench", &again))?;
+    let again = [&SMALL[..], &again, &["--num=100000", "--seed=7"]].concat();
+    let found = rows::found(&output_of(rig.tiered("db_bench", &again))?);
     same_records(rig, Some(&records))?;
-    output_of(rig.plain("db_bench", &again))?;
+    let plain = rows::found(&output_of(rig.plain("db_bench", &again))?);
     same_records(rig, Some(&records))?;
+    if found.is_empty() || found != plain {
+        return Err(format!("readrandom: {found:?} over the tiers, {plain:?} without the plugin"));
+    }
     Ok(Outcome::Passed(format!(
-        "tables: {linked_tables} on the fast tier, {plain_tables} at home; {} records, the same \
-         with the plugin and without, also after a compaction by each",
-        records.count
+        "tables: {linked_tables} on the fast tier, {plain_tables} at home, whole by sst_dump; {} \
+         records, the same with the plugin and without, also after a compaction by each; {}",
+        records.count,
+        found.join(", ")
     )))
+}
+
+/// Every table is whole by `sst_dump`: its blocks, and its records one after another.
+fn whole_tables(rig: &Rig, is_tiered: bool) -> Result<usize, String> {
+    let spread = rig.spread()?;
+    let tables = spread.linked_tables + spread.plain_tables;
+    // An error is a line that begins with the table's path, and the tool goes on.
+    let db = rig.db().display().to_string();
+    for (command, whole) in [("verify", "The file is ok"), ("check", "Process ")] {
+        let said = output_of(rig.sst_dump(is_tiered, command))?;
+        let count = said.lines().filter(|line| line.starts_with(whole)).count();
+        let wrong = said.lines().find(|line| line.starts_with(&db));
+        if tables == 0 || count != tables || wrong.is_some() {
+            return Err(format!(
+                "sst_dump {command}, with the plugin: {is_tiered}: {count} of {tables} tables are \
+                 whole; {wrong:?}"
+            ));
+        }
+    }
+    Ok(tables)
 }
 
 /// The level of each table is known when it is made, also in the threads of a compaction's parts.
@@ -166,11 +195,8 @@ fn levels(rig: &Rig) -> Result<Outcome, String> {
 
 /// The records, which must be the same with the plugin and without, and as they were.
 pub fn same_records(rig: &Rig, expected: Option<&Records>) -> Result<Records, String> {
-    let said = output_of(rig.tiered("ldb", &["checkconsistency"]))?;
-    output_of(rig.plain("ldb", &["checkconsistency"]))?;
-    if !said.contains("OK") {
-        return Err(format!("ldb checkconsistency over the tiers said: {said}"));
-    }
+    consistent(rig.tiered("ldb", &["checkconsistency"]))?;
+    consistent(rig.plain("ldb", &["checkconsistency"]))?;
     let tiered = scan(rig.tiered("ldb", &[]))?;
     let plain = scan(rig.plain("ldb", &[]))?;
     if tiered.count == 0 || tiered != plain || expected.is_some_and(|records| *records != plain) {
@@ -190,12 +216,30 @@ fn export(rig: &Rig) -> Result<Outcome, String> {
     let write = ["--benchmarks=fillrandom,overwrite", "--num=50000"];
     output_of(rig.tiered("db_bench", &[&SMALL[..], &write].concat()))?;
     let before = same_records(rig, None)?;
+    let read = ["--use_existing_db=1", "--num=50000", "--seed=7", rows::READS];
+    let read = [&SMALL[..], &read].concat();
+    let found_before = rows::found(&output_of(rig.tiered("db_bench", &read))?);
     brought_home(rig)?;
+    consistent(rig.plain("ldb", &["checkconsistency"]))?;
     let after = scan(rig.plain("ldb", &[]))?;
-    match before == after {
-        true => Ok(Outcome::Passed(format!("{} records without the fast tier", after.count))),
-        false => Err(format!("{before:?} before, {after:?} after")),
+    let tables = whole_tables(rig, false)?;
+    let found_after = rows::found(&output_of(rig.plain("db_bench", &read))?);
+    if before != after || found_before != found_after {
+        return Err(format!(
+            "{before:?} and {found_before:?} before, {after:?} and {found_after:?} after"
+        ));
     }
+    Ok(Outcome::Passed(format!(
+        "{} records and {tables} whole tables without the fast tier; db_bench finds the same",
+        after.count
+    )))
+}
+
+/// What `ldb checkconsistency` says.
+fn consistent(command: std::process::Command) -> Result<(), String> {
+    let said = output_of(command)?;
+    let is_so = said.lines().any(|line| line.trim() == "OK");
+    is_so.then_some(()).ok_or_else(|| format!("ldb checkconsistency said: {said}"))
 }
 
 /// Exports the database, and removes the fast tier.
