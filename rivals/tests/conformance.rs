@@ -1,12 +1,15 @@
 //! One small test that every engine must pass, ours and theirs: what is read is what a model says,
-//! before and after the store was closed, and also in a copy at another path.
+//! before and after the store was closed, and also in a copy at another path. Hosts over tiers by
+//! our plugin pass it, too, where the plugin is built; their copies lie at the original's place,
+//! to which the links in them lead.
 
 #![allow(clippy::disallowed_methods, reason = "the test copies directories")]
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use thermocline_bench::files;
 use thermocline_bench::store::{
     Change, Durability, EngineKind, Layout, Needs, OpenOptions, REGION_SIZE, Store, TierSpace,
 };
@@ -111,7 +114,7 @@ fn conform(kind: &dyn EngineKind, layout: Layout, durability: Durability, more: 
     let mut first = options(&home.path().join("one"), tiers);
     first.durability = durability;
     for (name, value) in more {
-        assert!(kind.options().iter().any(|(known, _)| known == name), "{name}");
+        assert!(has_option(kind, name), "{name}");
         first.options.insert((*name).to_owned(), (*value).to_owned());
     }
     assert!(!kind.describe(&first).unwrap().is_empty());
@@ -129,9 +132,18 @@ fn conform(kind: &dyn EngineKind, layout: Layout, durability: Durability, more: 
     compare(&*store, &model);
     store.close().unwrap();
 
-    copy(&home.path().join("one"), &home.path().join("two"));
-    fs::remove_dir_all(home.path().join("one")).unwrap();
-    let mut second = options(&home.path().join("two"), tiers);
+    let [one, two] = ["one", "two"].map(|name| home.path().join(name));
+    let place = if first.options.contains_key(FILES) {
+        files::copy(&one, &two).unwrap();
+        fs::remove_dir_all(&one).unwrap();
+        files::copy(&two, &one).unwrap();
+        &one
+    } else {
+        copy(&one, &two);
+        fs::remove_dir_all(&one).unwrap();
+        &two
+    };
+    let mut second = options(place, tiers);
     (second.durability, second.options) = (durability, first.options.clone());
     let store = kind.open(&second).unwrap();
     compare(&*store, &model);
@@ -169,32 +181,95 @@ fn options_of(kind: &dyn EngineKind) -> &'static [(&'static str, &'static str)] 
 
 /// Says which engine the test below is to try.
 const CONFORMS: &str = "CONFORMS";
+/// Behind its name there: over tiers by our plugin.
+const OVER_TIERS: &str = "+files=thermocline";
+const FILES: &str = "files";
+const LEVEL_FROM: &str = "level-from";
+
+fn has_option(kind: &dyn EngineKind, option: &str) -> bool {
+    kind.options().iter().any(|(name, _)| *name == option)
+}
+
+/// Runs the test below for an engine, in a process with other folders; what it printed.
+fn conforms_elsewhere(name: &str, kind: &dyn EngineKind) -> String {
+    let mut test = Command::new(std::env::current_exe().unwrap());
+    test.args(["--exact", "an_engine_conforms_with_the_libraries_of_this_process", "--ignored"]);
+    test.arg("--nocapture").env(CONFORMS, name).env("THERMOCLINE_PLUGINS", plugins());
+    if let Some(folder) = kind.libraries() {
+        test.env("LD_LIBRARY_PATH", folder);
+    }
+    let output = test.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("1 passed"), "{name}: {said}");
+    said
+}
+
+/// Where `cargo xtask plugins` builds to.
+fn plugins() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
+    target.unwrap_or_else(own).join("plugins")
+}
+
+#[test]
+#[allow(clippy::disallowed_macros, reason = "what is skipped is named")]
+fn hosts_over_tiers_by_our_plugin_conform_where_it_is_built() {
+    let engines = thermocline_bench_rivals::all();
+    for kind in engines.iter().filter(|kind| has_option(**kind, FILES)) {
+        let name = format!("{}{OVER_TIERS}", kind.name());
+        let said = match kind.unavailable() {
+            None => conforms_elsewhere(&name, *kind),
+            Some(why) => format!("skipped: {name}: {why}"),
+        };
+        said.lines().filter(|line| line.contains("skipped: ")).for_each(|line| println!("{line}"));
+    }
+}
 
 #[test]
 fn engines_with_libraries_of_their_own_conform_in_a_process_that_has_them() {
     let engines = thermocline_bench_rivals::all();
     for kind in engines.iter().filter(|kind| kind.unavailable().is_none()) {
-        let Some(folder) = kind.libraries() else { continue };
-        let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "an_engine_conforms_with_the_libraries_of_this_process", "--ignored"])
-            .env("LD_LIBRARY_PATH", folder)
-            .env(CONFORMS, kind.name())
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(said.contains("1 passed"), "{}: {said}", kind.name());
+        if kind.libraries().is_some() {
+            conforms_elsewhere(kind.name(), *kind);
+        }
     }
 }
 
 #[test]
-#[ignore = "the test above runs it, in a process of its own"]
+#[ignore = "the tests above run it, in a process of its own"]
+#[allow(clippy::disallowed_macros, reason = "what is skipped is named")]
 fn an_engine_conforms_with_the_libraries_of_this_process() {
-    let name = std::env::var(CONFORMS).unwrap();
+    let asked = std::env::var(CONFORMS).unwrap();
+    let name = asked.trim_end_matches(OVER_TIERS);
     let engines = thermocline_bench_rivals::all();
     let kind = engines.into_iter().find(|kind| kind.name() == name).unwrap();
-    conform(kind, Layout::Fast, Durability::Buffered, &[]);
-    conform(kind, Layout::Tiers, Durability::Buffered, &[("levels", "tuned")]);
-    conform(kind, kind.needs().usual(), Durability::Sync, &[]);
+    if asked == name {
+        conform(kind, Layout::Fast, Durability::Buffered, &[]);
+        conform(kind, Layout::Tiers, Durability::Buffered, &[("levels", "tuned")]);
+        conform(kind, kind.needs().usual(), Durability::Sync, &[]);
+        return;
+    }
+    let files = [(FILES, "thermocline")];
+    let home = tempfile::tempdir().unwrap();
+    let mut over_tiers = options(home.path(), 1);
+    over_tiers.options = files.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    match kind.describe(&over_tiers) {
+        Err(why) if why.to_string().contains("builds the plugins") => {
+            println!("skipped: {asked}: {why}");
+        }
+        _ => {
+            conform(kind, Layout::Slow, Durability::Buffered, &files);
+            conform(kind, Layout::Tiers, Durability::Buffered, &files);
+            conform(kind, Layout::Tiers, Durability::Sync, &files);
+            if has_option(kind, LEVEL_FROM) {
+                // By `Env::from_raw`, without a listener.
+                let by_log = [files[0], (LEVEL_FROM, "log")];
+                conform(kind, Layout::Tiers, Durability::Buffered, &by_log);
+            }
+            let cached = [files[0], ("keep", "extents"), ("placement", "log_only")];
+            conform(kind, Layout::Tiers, Durability::Buffered, &cached);
+        }
+    }
 }
 
 #[test]
