@@ -2,21 +2,27 @@
  *
  *   from_c_test fill DIR URI         writes, compacts and reads records
  *   from_c_test expect DIR [URI]     compares them by direct reads; without a URI by the host alone
+ *   from_c_test calls DIR URI        checkpoint, backup, ingestion; ends with nothing left
+ *   from_c_test moves DIR URI        files move while they are open: reads follow, old ones close
+ *   from_c_test extents DIR URI      records read again come from parts on a faster tier
+ *   from_c_test room DIR URI FAST    the devices of both tiers fill up, and have room again
  *   from_c_test write DIR URI        synced batches until it is killed; prints their records
  *   from_c_test verify DIR URI N     the first N of those are there
- *   from_c_test destroy DIR URI      removes the database
  *
  * Exit status 0 when all passed. `cargo xtask plugins test` runs it with Speedb.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "rocksdb/c.h"
 
-enum { RECORDS = 30000, BATCH = 50, TEXT = 400 };
+enum { RECORDS = 30000, INGESTED = 500, BATCH = 50, TEXT = 400, PATH = 4096, TENTH_US = 100000 };
 
 static void expect(int holds, const char *what) {
   if (holds) return;
@@ -77,6 +83,25 @@ static void put(rocksdb_writebatch_t *batch, unsigned number, unsigned round) {
   rocksdb_writebatch_put(batch, key, key_len, value, value_of(number, round, value));
 }
 
+static void put_one(rocksdb_t *db, unsigned number, unsigned round) {
+  char *why = NULL;
+  rocksdb_writeoptions_t *const writes = rocksdb_writeoptions_create();
+  rocksdb_writebatch_t *const batch = rocksdb_writebatch_create();
+  put(batch, number, round);
+  rocksdb_write(db, writes, batch, &why);
+  expect_ok(why);
+  rocksdb_writebatch_destroy(batch);
+  rocksdb_writeoptions_destroy(writes);
+}
+
+static void flush(rocksdb_t *db) {
+  char *why = NULL;
+  rocksdb_flushoptions_t *const options = rocksdb_flushoptions_create();
+  rocksdb_flush(db, options, &why);
+  expect_ok(why);
+  rocksdb_flushoptions_destroy(options);
+}
+
 static void expect_record(rocksdb_t *db, unsigned number, unsigned round) {
   char key[16], value[TEXT];
   char *why = NULL;
@@ -91,24 +116,17 @@ static void expect_record(rocksdb_t *db, unsigned number, unsigned round) {
   rocksdb_readoptions_destroy(options);
 }
 
+/* Ends with tables of the deepest level, and with one of level 0. */
 static void fill(rocksdb_t *db) {
-  char *why = NULL;
-  rocksdb_writeoptions_t *const writes = rocksdb_writeoptions_create();
-  rocksdb_flushoptions_t *const flush = rocksdb_flushoptions_create();
   for (unsigned round = 0; round < 2; round++) {
     for (unsigned at = 0; at < RECORDS; at++) {
-      rocksdb_writebatch_t *const batch = rocksdb_writebatch_create();
-      put(batch, (unsigned)((unsigned long)at * 7919 % RECORDS), round);
-      rocksdb_write(db, writes, batch, &why);
-      expect_ok(why);
-      rocksdb_writebatch_destroy(batch);
+      put_one(db, (unsigned)((unsigned long)at * 7919 % RECORDS), round);
     }
-    rocksdb_flush(db, flush, &why);
-    expect_ok(why);
-    if (round == 0) rocksdb_compact_range(db, NULL, 0, NULL, 0);
+    flush(db);
+    rocksdb_compact_range(db, NULL, 0, NULL, 0);
   }
-  rocksdb_flushoptions_destroy(flush);
-  rocksdb_writeoptions_destroy(writes);
+  for (unsigned number = 0; number < RECORDS / 100; number++) put_one(db, number, 1);
+  flush(db);
 }
 
 static void expect_value(const char *found, size_t found_len, unsigned number) {
@@ -188,19 +206,261 @@ static void write_until_killed(rocksdb_t *db) {
   }
 }
 
-int main(int count, char **arguments) {
-  expect(count >= 3, "from_c_test fill|expect|write|verify|destroy DIR [URI [N]]");
-  const char *const what = arguments[1];
-  const char *const uri = count > 3 ? arguments[3] : NULL;
-  if (strcmp(what, "destroy") == 0) {
-    char *why = NULL;
-    rocksdb_destroy_db(options_over(uri, 0), arguments[2], &why);
+static void close_database(rocksdb_t *db, rocksdb_column_family_handle_t *records) {
+  rocksdb_column_family_handle_destroy(records);
+  rocksdb_close(db);
+}
+
+static void destroy(const char *directory, const char *uri) {
+  char *why = NULL;
+  rocksdb_destroy_db(options_over(uri, 0), directory, &why);
+  expect_ok(why);
+}
+
+/* A copy has all records, and what it changes is its own. */
+static void try_copy(const char *directory, const char *uri) {
+  rocksdb_column_family_handle_t *records = NULL;
+  rocksdb_t *const copy = open_database(directory, uri, 0, &records);
+  expect_all(copy, records);
+  put_one(copy, 0, 9);
+  rocksdb_compact_range(copy, NULL, 0, NULL, 0);
+  close_database(copy, records);
+  destroy(directory, uri);
+}
+
+static void try_checkpoint(rocksdb_t *db, const char *directory, const char *uri) {
+  char *why = NULL, path[PATH];
+  snprintf(path, sizeof(path), "%s-checkpoint", directory);
+  rocksdb_checkpoint_t *const checkpoint = rocksdb_checkpoint_object_create(db, &why);
+  expect_ok(why);
+  rocksdb_checkpoint_create(checkpoint, path, 0, &why);
+  expect_ok(why);
+  rocksdb_checkpoint_object_destroy(checkpoint);
+  try_copy(path, uri);
+}
+
+static void try_backup(rocksdb_t *db, const char *directory, const char *uri) {
+  char *why = NULL, backups[PATH], restored[PATH];
+  snprintf(backups, sizeof(backups), "%s-backups", directory);
+  snprintf(restored, sizeof(restored), "%s-restored", directory);
+  rocksdb_backup_engine_t *const engine =
+      rocksdb_backup_engine_open(options_over(uri, 0), backups, &why);
+  expect_ok(why);
+  rocksdb_backup_engine_create_new_backup_flush(engine, db, 1, &why);
+  expect_ok(why);
+  rocksdb_backup_engine_verify_backup(engine, 1, &why);
+  expect_ok(why);
+  rocksdb_restore_options_t *const options = rocksdb_restore_options_create();
+  rocksdb_backup_engine_restore_db_from_latest_backup(engine, restored, restored, options, &why);
+  expect_ok(why);
+  rocksdb_restore_options_destroy(options);
+  rocksdb_backup_engine_purge_old_backups(engine, 0, &why);
+  expect_ok(why);
+  rocksdb_backup_engine_close(engine);
+  try_copy(restored, uri);
+}
+
+/* A table that another writer made, in a directory of its own. */
+static void ingest(rocksdb_t *db, const char *table, const char *uri, unsigned first, int moves) {
+  char *why = NULL;
+  rocksdb_envoptions_t *const files = rocksdb_envoptions_create();
+  rocksdb_sstfilewriter_t *const writer =
+      rocksdb_sstfilewriter_create(files, options_over(uri, 0));
+  rocksdb_sstfilewriter_open(writer, table, &why);
+  expect_ok(why);
+  for (unsigned number = first; number < first + INGESTED; number++) {
+    char key[16], value[TEXT];
+    const size_t key_len = key_of(number, key);
+    rocksdb_sstfilewriter_put(writer, key, key_len, value, value_of(number, 1, value), &why);
     expect_ok(why);
-    return 0;
   }
+  rocksdb_sstfilewriter_finish(writer, &why);
+  expect_ok(why);
+  rocksdb_sstfilewriter_destroy(writer);
+  rocksdb_envoptions_destroy(files);
+  rocksdb_ingestexternalfileoptions_t *const how = rocksdb_ingestexternalfileoptions_create();
+  rocksdb_ingestexternalfileoptions_set_move_files(how, (unsigned char)moves);
+  rocksdb_ingest_external_file(db, &table, 1, how, &why);
+  expect_ok(why);
+  rocksdb_ingestexternalfileoptions_destroy(how);
+}
+
+static void try_ingestion(rocksdb_t *db, const char *directory, const char *uri) {
+  char others[PATH - 16], table[PATH];
+  snprintf(others, sizeof(others), "%s-ingested", directory);
+  expect(mkdir(others, 0777) == 0, "a directory for other tables");
+  for (int moves = 0; moves < 2; moves++) {
+    snprintf(table, sizeof(table), "%s/%06d.sst", others, moves + 1);
+    const unsigned first = RECORDS + (unsigned)moves * INGESTED;
+    ingest(db, table, uri, first, moves);
+    for (unsigned at = 0; at < INGESTED; at++) expect_record(db, first + at, 1);
+  }
+  destroy(others, uri);
+  for (unsigned at = 0; at < 2 * INGESTED; at++) expect_record(db, RECORDS + at, 1);
+}
+
+static void calls(const char *directory, const char *uri) {
+  rocksdb_column_family_handle_t *records = NULL;
+  rocksdb_t *db = open_database(directory, uri, 0, &records);
+  fill(db);
+  try_checkpoint(db, directory, uri);
+  expect_all(db, records);
+  try_backup(db, directory, uri);
+  expect_all(db, records);
+  try_ingestion(db, directory, uri);
+  rocksdb_compact_range(db, NULL, 0, NULL, 0);
+  close_database(db, records);
+  db = open_database(directory, uri, 0, &records);
+  for (unsigned number = 0; number < RECORDS + 2 * INGESTED; number++) expect_record(db, number, 1);
+  close_database(db, records);
+  destroy(directory, uri);
+  puts("from_c_test: checkpoint and backup: opened, changed, destroyed; ingestion by copying and by "
+       "moving; reopened, destroyed");
+}
+
+/* A figure of what happened, -1 where there is none. */
+static int figure_of(const char *uri, const char *name) {
+  char *(*stats_of)(const char *) = NULL;
+  *(void **)&stats_of = dlsym(RTLD_DEFAULT, "thermocline_rocksdb_stats");
+  expect(stats_of != NULL, "the plugin has no figures");
+  char quoted[64];
+  snprintf(quoted, sizeof(quoted), "\"%s\":", name);
+  char *const json = stats_of(uri);
+  const char *const found = json != NULL ? strstr(json, quoted) : NULL;
+  const int figure = found != NULL ? atoi(found + strlen(quoted)) : -1;
+  rocksdb_free(json);
+  return figure;
+}
+
+/* Files beside `directory` that are open here and have no name any more. */
+static int deleted_files_open(const char *directory) {
+  int count = 0;
+  const size_t parent_len = (size_t)(strrchr(directory, '/') - directory);
+  DIR *const open = opendir("/proc/self/fd");
+  expect(open != NULL, "/proc/self/fd");
+  for (const struct dirent *entry = readdir(open); entry != NULL; entry = readdir(open)) {
+    char target[PATH] = "";
+    const ssize_t len = readlinkat(dirfd(open), entry->d_name, target, sizeof(target) - 1);
+    const int is_ours = len > 0 && strncmp(target, directory, parent_len) == 0;
+    if (is_ours && strstr(target, "(deleted)") != NULL) count++;
+  }
+  closedir(open);
+  return count;
+}
+
+/* Records in order make tables that go down level by level without being written again. */
+static void moves(const char *directory, const char *uri) {
+  rocksdb_column_family_handle_t *records = NULL;
+  rocksdb_t *const db = open_database(directory, uri, 0, &records);
+  for (unsigned number = 0; number < RECORDS; number++) {
+    put_one(db, number, 1);
+    /* Every table is open before it moves. */
+    for (unsigned at = 0; at < 1000 && number % 1000 == 999; at++) {
+      expect_record(db, number - at, 1);
+    }
+  }
+  flush(db);
+  /* The first moves, and then until there were none for a second; a minute at most. */
+  int moved = 0, same = 0;
+  for (int round = 0; round < 600 && same < 10; round++) {
+    usleep(TENTH_US);
+    const int now = figure_of(uri, "moved_by_level");
+    same = now > 0 && now == moved ? same + 1 : 0;
+    moved = now;
+  }
+  expect(moved > 0, "no file moved");
+  /* Tables that are not read follow before the next file is made. */
+  put_one(db, 0, 1);
+  flush(db);
+  expect(deleted_files_open(directory) == 0, "files that moved are still open");
+  expect_all(db, records);
+  close_database(db, records);
+  printf("from_c_test: %d files moved while they were open; readers followed\n", moved);
+}
+
+/* All tables are at home, and read by several requests at once; again by direct reads, which begin
+ * with what the first ones left. */
+static void extents(const char *directory, const char *uri) {
+  for (int is_direct = 0; is_direct < 2; is_direct++) {
+    rocksdb_column_family_handle_t *records = NULL;
+    rocksdb_t *const db = open_database(directory, uri, is_direct, &records);
+    if (!is_direct) {
+      fill(db);
+      rocksdb_compact_range(db, NULL, 0, NULL, 0);
+    }
+    rocksdb_readoptions_t *const options = rocksdb_readoptions_create();
+    /* A file's extents count once it was left alone for a second; a minute at most. */
+    int hits = 0;
+    for (int round = 0; round < 600 && hits < 1000; round++) {
+      usleep(TENTH_US);
+      for (unsigned first = 0; first < 8; first++) expect_several(db, records, options, first);
+      hits = figure_of(uri, "hits");
+    }
+    expect(hits >= 1000, "hits of extents");
+    expect(!is_direct || figure_of(uri, "adopted") > 0, "extents of the opening before");
+    rocksdb_readoptions_destroy(options);
+    expect_all(db, records);
+    close_database(db, records);
+    printf("from_c_test: %d hits of extents%s\n", hits, is_direct ? ", by direct reads" : "");
+  }
+  destroy(directory, uri);
+}
+
+static void write_ballast(const char *folder, char path[PATH]) {
+  static char bytes[6 << 20];
+  snprintf(path, PATH, "%s/ballast", folder);
+  FILE *const file = fopen(path, "wb");
+  expect(file != NULL && fwrite(bytes, sizeof(bytes), 1, file) == 1, path);
+  expect(fclose(file) == 0, path);
+}
+
+/* Why the record could not be written, which goes back to rocksdb_free. */
+static char *try_put(rocksdb_t *db, unsigned number) {
+  char key[16], value[TEXT], *why = NULL;
+  const size_t key_len = key_of(number, key);
+  rocksdb_writeoptions_t *const writes = rocksdb_writeoptions_create();
+  rocksdb_put(db, writes, key, key_len, value, value_of(number, 1, value), &why);
+  rocksdb_writeoptions_destroy(writes);
+  return why;
+}
+
+/* What others have on both devices goes when the database found them full. */
+static void room(const char *directory, const char *uri, const char *fast) {
+  rocksdb_column_family_handle_t *records = NULL;
+  rocksdb_t *db = open_database(directory, uri, 0, &records);
+  char ballast[2][PATH];
+  write_ballast(fast, ballast[0]);
+  write_ballast(directory, ballast[1]);
+  unsigned number = 0;
+  char *why = NULL;
+  while (number < 1000000 && why == NULL) {
+    why = try_put(db, number);
+    if (why == NULL) number++;
+  }
+  expect(why != NULL && strstr(why, "No space left") != NULL, "full devices were not told");
+  for (int at = 0; at < 2; at++) unlink(ballast[at]);
+  /* The host looks for room every five seconds; a minute at most. */
+  for (int round = 0; round < 600 && why != NULL; round++) {
+    rocksdb_free(why);
+    usleep(TENTH_US);
+    why = try_put(db, number);
+  }
+  expect_ok(why);
+  flush(db);
+  for (unsigned at = 0; at <= number; at++) expect_record(db, at, 1);
+  close_database(db, records);
+  db = open_database(directory, uri, 0, &records);
+  for (unsigned at = 0; at <= number; at++) expect_record(db, at, 1);
+  close_database(db, records);
+  printf("from_c_test: full after %u records; went on by itself once there was room\n", number);
+}
+
+/* What the program does with records that it opens a database for. */
+static void with_database(const char *what, const char *directory, const char *uri,
+                          const char *limit) {
   const int is_compared = strcmp(what, "expect") == 0;
   rocksdb_column_family_handle_t *records = NULL;
-  rocksdb_t *const db = open_database(arguments[2], uri, is_compared, &records);
+  rocksdb_t *const db = open_database(directory, uri, is_compared, &records);
   if (strcmp(what, "fill") == 0) fill(db);
   if (strcmp(what, "fill") == 0 || is_compared) {
     expect_all(db, records);
@@ -208,11 +468,28 @@ int main(int count, char **arguments) {
   } else if (strcmp(what, "write") == 0) {
     write_until_killed(db);
   } else {
-    expect(strcmp(what, "verify") == 0 && count > 4, "say verify DIR URI N");
-    const unsigned records = (unsigned)strtoul(arguments[4], NULL, 10);
-    for (unsigned number = 0; number < records; number++) expect_record(db, number, 7);
+    expect(strcmp(what, "verify") == 0 && limit != NULL, "say verify DIR URI N");
+    const unsigned end = (unsigned)strtoul(limit, NULL, 10);
+    for (unsigned number = 0; number < end; number++) expect_record(db, number, 7);
   }
-  rocksdb_column_family_handle_destroy(records);
-  rocksdb_close(db);
+  close_database(db, records);
+}
+
+int main(int count, char **arguments) {
+  expect(count >= 3, "from_c_test fill|expect|calls|moves|extents|room|write|verify DIR [URI [..]]");
+  const char *const what = arguments[1], *const directory = arguments[2];
+  const char *const uri = count > 3 ? arguments[3] : NULL;
+  const char *const more = count > 4 ? arguments[4] : NULL;
+  if (strcmp(what, "calls") == 0) {
+    calls(directory, uri);
+  } else if (strcmp(what, "moves") == 0) {
+    moves(directory, uri);
+  } else if (strcmp(what, "extents") == 0) {
+    extents(directory, uri);
+  } else if (strcmp(what, "room") == 0 && more != NULL) {
+    room(directory, uri, more);
+  } else {
+    with_database(what, directory, uri, more);
+  }
   return 0;
 }

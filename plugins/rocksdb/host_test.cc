@@ -348,6 +348,9 @@ int Extents(const std::string& directory, const std::string& uri) {
       hits = Figure(uri, "hits");
     }
     if (hits < 1000) Check(Status::Aborted(std::to_string(hits)), "hits of extents");
+    if (is_direct && Figure(uri, "adopted") <= 0) {
+      Check(Status::Aborted("none"), "extents of the opening before");
+    }
     Expect(db.get(), 0, kRecords);
     Close(std::move(db));
     std::printf("host_test: %d hits of extents%s\n", hits,

@@ -3,7 +3,8 @@
 
 use super::super::rig::{Rig, output_of};
 use super::super::{Outcome, ROCKSDB};
-use super::{SMALL, no_tools, programs, same_records};
+use super::programs::Program;
+use super::{SMALL, no_tools, same_records};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -42,17 +43,11 @@ pub fn device(rig: &Rig) -> Result<Outcome, String> {
     let mut seen = Vec::new();
     for way in WAYS {
         rig.begin()?;
-        let Some(small) = Small::mount(rig) else {
-            return Ok(Outcome::Skipped("a tmpfs cannot be mounted; run it as root".to_owned()));
-        };
+        let Some(small) = Small::mount(rig) else { return Ok(no_small()) };
         let write = [way, "--benchmarks=fillrandom,overwrite,readrandom", "--num=60000"];
         let arguments = [&SMALL[..], &write].concat();
-        output_of(rig.over(&rig.uri_with("1GiB"), "db_bench", &arguments))?;
-        let overflowed = rig.figure("overflowed")?;
-        if overflowed == 0 {
-            return Err(format!("{way}: no file met the full device"));
-        }
-        heard_nothing(rig, way)?;
+        let uri = rig.uri_with("1GiB");
+        let overflowed = went_on(rig, way, rig.over(&uri, "db_bench", &arguments))?;
         let records = same_records(rig, None)?;
         seen.push(format!("{overflowed} files and {} records with {way}", records.count));
         drop(small);
@@ -65,25 +60,43 @@ pub fn device(rig: &Rig) -> Result<Outcome, String> {
 
 /// The devices of both tiers fill up.
 pub fn devices(rig: &Rig) -> Result<Outcome, String> {
-    if let Some(skipped) = no_tools() {
-        return Ok(skipped);
+    match no_tools() {
+        Some(skipped) => Ok(skipped),
+        None => room_of(rig, &Program::linked(rig, &ROCKSDB)?),
     }
-    let program = programs::program(rig, &ROCKSDB)?;
-    fs::create_dir_all(rig.db()).map_err(|error| format!("{}: {error}", rig.db().display()))?;
-    let Some(_small) = Small::mount(rig).zip(Small::mount_at(&rig.db(), 24)) else {
-        return Ok(Outcome::Skipped("a tmpfs cannot be mounted; run it as root".to_owned()));
-    };
-    let fast = [rig.fast().display().to_string()];
-    let said = output_of(programs::over(rig, &rig.uri_with("1GiB"), &program, "room", &fast))?;
-    Ok(Outcome::Passed(said.trim().trim_start_matches("host_test: ").to_owned()))
 }
 
-/// The host's log has no full device.
-pub fn heard_nothing(rig: &Rig, way: &str) -> Result<(), String> {
+/// A program fills the devices of both tiers, and gives room back.
+pub fn room_of(rig: &Rig, program: &Program<'_>) -> Result<Outcome, String> {
+    let Some(_both) = both_small(rig)? else { return Ok(no_small()) };
+    let mut room = program.over(&rig.uri_with("1GiB"), "room");
+    room.arg(rig.fast());
+    program.said(room).map(Outcome::Passed)
+}
+
+/// Both tiers are on small file systems; none where this is not root.
+pub fn both_small(rig: &Rig) -> Result<Option<[Small; 2]>, String> {
+    fs::create_dir_all(rig.db()).map_err(|error| format!("{}: {error}", rig.db().display()))?;
+    let Some(fast) = Small::mount(rig) else { return Ok(None) };
+    Ok(Small::mount_at(&rig.db(), 24).map(|home| [fast, home]))
+}
+
+pub fn no_small() -> Outcome {
+    Outcome::Skipped("a tmpfs cannot be mounted; run it as root".to_owned())
+}
+
+/// Runs what meets a full device; how many files went on elsewhere, of which the host's log has
+/// nothing.
+pub fn went_on(rig: &Rig, way: &str, command: Command) -> Result<u64, String> {
+    output_of(command)?;
+    let overflowed = rig.figure("overflowed")?;
+    if overflowed == 0 {
+        return Err(format!("{way}: no file met the full device"));
+    }
     let log = fs::read(rig.db().join("LOG")).map_err(|error| format!("LOG: {error}"))?;
     let log = String::from_utf8_lossy(&log).into_owned();
     match log.lines().find(|line| line.contains("No space left")) {
         Some(line) => Err(format!("{way}: the host heard of the full device: {line}")),
-        None => Ok(()),
+        None => Ok(overflowed),
     }
 }

@@ -1,9 +1,9 @@
 //! LevelDB: a program that knows nothing of tiers, put over them by the shim; one that attaches
 //! the plugin itself.
 
-use super::super::rig::{Rig, Spread, output_of};
+use super::super::rig::{Rig, Spread, limited, output_of};
 use super::super::{LEVELDB, Outcome, build};
-use super::full::{Small, heard_nothing};
+use super::full::{Small, both_small, no_small, went_on};
 use super::{brought_home, programs};
 use std::path::Path;
 use std::process::Command;
@@ -23,8 +23,8 @@ fn with_program(rig: &Rig, attempt: impl FnOnce(&Path) -> Attempt) -> Attempt {
 
 /// The program as it is, on the database's directory.
 fn plain(rig: &Rig, program: &Path, what: &str) -> Command {
-    let mut command = Command::new("timeout");
-    command.args(["--signal=KILL", "300"]).arg(program).arg(what).arg(rig.db());
+    let mut command = limited(program);
+    command.arg(what).arg(rig.db());
     command
 }
 
@@ -76,9 +76,8 @@ fn attached(rig: &Rig) -> Result<String, String> {
     let source = "plugins/leveldb/attach_test.cc";
     build::host_program(&LEVELDB, source, Some(&rig.plugins), &program)?;
     let run = |name: &str| {
-        let mut command = Command::new("timeout");
-        command.args(["--signal=KILL", "300"]).arg(&program).arg(rig.folder.join(name));
-        command.arg(rig.uri());
+        let mut command = limited(&program);
+        command.arg(rig.folder.join(name)).arg(rig.uri());
         command
     };
     let said = output_of(run("attached"))?;
@@ -128,9 +127,55 @@ pub fn moves(rig: &Rig) -> Attempt {
 /// Tables that are read much are read at their copies on the fast tier.
 pub fn copies(rig: &Rig) -> Attempt {
     with_program(rig, |program| {
-        let uri = format!("{}&placement=log_only&cache=files", rig.uri_with("512MiB"));
+        let uri = programs::read_from_fast(rig, "files");
         Ok(Outcome::Passed(said(over(rig, &uri, program, "copies"))?))
     })
+}
+
+/// Lives of a reader until the figures say what is expected.
+const LIVES_MAX: u32 = 20;
+/// Hits that no chance brings: a life of `again` reads 500 places many times.
+const HITS: u64 = 1000;
+/// Half of the places that a life of `once` reads; in it each is met for the first time.
+const HITS_OF_EARLIER_LIVES: u64 = 250;
+
+/// Records that are read again come from parts of tables on the fast tier; what one life kept the
+/// next one begins with, and all records are as they were.
+pub fn extents(rig: &Rig) -> Attempt {
+    with_program(rig, |program| {
+        let uri = programs::read_from_fast(rig, "extents");
+        output_of(over(rig, &uri, program, "fill"))?;
+        let spread = rig.spread()?;
+        if spread.linked_tables > 0 || spread.plain_tables == 0 {
+            return Err(format!("all tables should lie at home: {spread:?}"));
+        }
+        let again = lives(rig, || over(rig, &uri, program, "again"), HITS)?;
+        let admitted = rig.figure("admitted")?;
+        let once = lives(rig, || over(rig, &uri, program, "once"), HITS_OF_EARLIER_LIVES)?;
+        let (adopted, damaged) = (rig.figure("adopted")?, rig.figure("damaged")?);
+        if admitted == 0 || adopted == 0 || damaged > 0 {
+            return Err(format!("extents: {admitted} written, {adopted} kept, {damaged} damaged"));
+        }
+        output_of(over(rig, &uri, program, "expect"))?;
+        let records = said(plain(rig, program, "expect"))?;
+        Ok(Outcome::Passed(format!(
+            "{again} hits of extents; {adopted} were there after a restart, which {once} first \
+             reads hit; {records}, with the plugin and without it"
+        )))
+    })
+}
+
+/// Lets the reader live until one of its lives had so many hits; how many it had.
+fn lives(rig: &Rig, life: impl Fn() -> Command, hits: u64) -> Result<u64, String> {
+    let mut met = 0;
+    for _ in 0..LIVES_MAX {
+        output_of(life())?;
+        met = rig.figure("hits")?;
+        if met >= hits {
+            return Ok(met);
+        }
+    }
+    Err(format!("{met} hits of extents in the last of {LIVES_MAX} lives, not {hits}"))
 }
 
 /// Kills a writer again and again: every number that it was told of is there, no link dangles.
@@ -154,19 +199,23 @@ pub fn kills(rig: &Rig) -> Attempt {
 /// A fast tier whose device is smaller than it was declared: the host hears nothing of it.
 pub fn full(rig: &Rig) -> Attempt {
     with_program(rig, |program| {
-        let Some(_small) = Small::mount(rig) else {
-            return Ok(Outcome::Skipped("a tmpfs cannot be mounted; run it as root".to_owned()));
-        };
-        output_of(over(rig, &rig.uri_with("1GiB"), program, "fill"))?;
-        let overflowed = rig.figure("overflowed")?;
-        if overflowed == 0 {
-            return Err("no file met the full device".to_owned());
-        }
-        heard_nothing(rig, "LevelDB")?;
+        let Some(_small) = Small::mount(rig) else { return Ok(no_small()) };
+        let uri = rig.uri_with("1GiB");
+        let overflowed = went_on(rig, "LevelDB", over(rig, &uri, program, "fill"))?;
         output_of(plain(rig, program, "expect"))?;
-        let records = said(over(rig, &rig.uri_with("1GiB"), program, "expect"))?;
+        let records = said(over(rig, &uri, program, "expect"))?;
         Ok(Outcome::Passed(format!(
             "12 MiB where 1 GiB was declared; {overflowed} files went on elsewhere; {records}"
         )))
+    })
+}
+
+/// The devices of both tiers fill up: the host is told, and goes on once it is opened again.
+pub fn room(rig: &Rig) -> Attempt {
+    with_program(rig, |program| {
+        let Some(_both) = both_small(rig)? else { return Ok(no_small()) };
+        let mut room = over(rig, &rig.uri_with("1GiB"), program, "room");
+        room.arg(rig.fast());
+        Ok(Outcome::Passed(said(room)?))
     })
 }

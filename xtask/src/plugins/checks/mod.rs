@@ -60,14 +60,20 @@ pub fn all() -> Vec<(&'static str, Check)> {
         ("rocksdb-env", programs::env_tests),
         ("java", java::program),
         ("speedb", speedb::calls),
+        ("speedb-moves", speedb::moves),
+        ("speedb-extents", speedb::extents),
         ("speedb-kills", speedb::kills),
+        ("speedb-full", speedb::full),
+        ("speedb-room", speedb::room),
         ("speedb-java", speedb::java),
         ("leveldb", leveldb::calls),
         ("leveldb-levels", leveldb::levels),
         ("leveldb-moves", leveldb::moves),
         ("leveldb-copies", leveldb::copies),
+        ("leveldb-extents", leveldb::extents),
         ("leveldb-kills", leveldb::kills),
         ("leveldb-full", leveldb::full),
+        ("leveldb-room", leveldb::room),
     ]
 }
 

@@ -1,6 +1,6 @@
-//! A program of its own that links the plugin: what tools do not call, and kills.
+//! Programs that link RocksDB or a relative of it: what tools do not call, and kills.
 
-use super::super::rig::{Rig, output_of};
+use super::super::rig::{Rig, limited, output_of};
 use super::super::{Outcome, ROCKSDB, ROCKSDB_11, Row, build};
 use super::no_tools;
 use std::fs;
@@ -12,36 +12,91 @@ use std::time::Duration;
 /// Eight, by a file system and by an environment.
 const ENV_TEST_CASES: usize = 16;
 
-/// Builds the program, in an empty folder.
-pub fn program(rig: &Rig, row: &Row) -> Result<PathBuf, String> {
-    rig.begin()?;
-    let program = rig.folder.join("host_test");
-    build::host_program(row, "plugins/rocksdb/host_test.cc", Some(&rig.plugins), &program)?;
-    Ok(program)
+/// A program and the tiers that it works over.
+pub struct Program<'a> {
+    rig: &'a Rig,
+    path: PathBuf,
+    /// It is not linked with the plugin, which the shim brings.
+    has_shim: bool,
 }
 
-fn run(rig: &Rig, program: &Path, what: &str, more: &[String]) -> Command {
-    over(rig, &rig.uri(), program, what, more)
+impl<'a> Program<'a> {
+    /// Built in C++ and linked with the plugin, in an empty folder.
+    pub fn linked(rig: &'a Rig, row: &Row) -> Result<Self, String> {
+        rig.begin()?;
+        let path = rig.folder.join("host_test");
+        build::host_program(row, "plugins/rocksdb/host_test.cc", Some(&rig.plugins), &path)?;
+        Ok(Self { rig, path, has_shim: false })
+    }
+
+    /// Built in C, linked with the host alone.
+    pub fn shimmed(rig: &'a Rig, row: &Row) -> Result<Self, String> {
+        rig.begin()?;
+        let path = rig.folder.join("from_c_test");
+        build::c_program(row, "plugins/rocksdb/from_c_test.c", &path)?;
+        Ok(Self { rig, path, has_shim: true })
+    }
+
+    /// It does `what` over the tiers of a URI.
+    pub fn over(&self, uri: &str, what: &str) -> Command {
+        let mut command = limited(&self.path);
+        command.arg(what).arg(self.rig.db()).arg(uri);
+        if self.has_shim {
+            command.env("LD_PRELOAD", self.rig.shim());
+        }
+        command
+    }
+
+    /// As it is, without tiers.
+    pub fn plain(&self, what: &str) -> Command {
+        let mut command = limited(&self.path);
+        command.arg(what).arg(self.rig.db());
+        command
+    }
+
+    /// A writer, which is to be killed: it has no other process above it.
+    fn writer(&self, uri: &str) -> Command {
+        let mut writer = Command::new(&self.path);
+        writer.arg("write").arg(self.rig.db()).arg(uri);
+        if self.has_shim {
+            writer.env("LD_PRELOAD", self.rig.shim());
+        }
+        writer
+    }
+
+    /// What it says of itself at the end.
+    pub fn said(&self, command: Command) -> Result<String, String> {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned() + ": ";
+        let said = output_of(command)?;
+        let lines: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix(&name)).collect();
+        Ok(lines.join("; "))
+    }
 }
 
-pub fn over(rig: &Rig, uri: &str, program: &Path, what: &str, more: &[String]) -> Command {
-    let mut command = Command::new("timeout");
-    command.args(["--signal=KILL", "300"]).arg(program).arg(what).arg(rig.db()).arg(uri);
-    command.args(more);
-    command
+/// RocksDB 7.8.3 is tried by a program that is linked with the plugin.
+fn with_rocksdb(
+    rig: &Rig,
+    attempt: impl FnOnce(&Program<'_>) -> Result<String, String>,
+) -> Result<Outcome, String> {
+    if let Some(skipped) = no_tools() {
+        return Ok(skipped);
+    }
+    attempt(&Program::linked(rig, &ROCKSDB)?).map(Outcome::Passed)
 }
 
 /// Checkpoint, backup, ingestion and destruction; nothing is left on the fast tier.
 pub fn calls(rig: &Rig) -> Result<Outcome, String> {
-    if let Some(skipped) = no_tools() {
-        return Ok(skipped);
-    }
-    calls_of(rig, &program(rig, &ROCKSDB)?).map(Outcome::Passed)
+    with_rocksdb(rig, linked_calls)
 }
 
-fn calls_of(rig: &Rig, program: &Path) -> Result<String, String> {
-    let said = output_of(run(rig, program, "calls", &[]))?;
-    let said = said + &output_of(run(rig, program, "from-c", &[]))?;
+fn linked_calls(program: &Program<'_>) -> Result<String, String> {
+    let from_c = program.said(program.over(&program.rig.uri(), "from-c"))?;
+    Ok(format!("{from_c}; {}", calls_of(program)?))
+}
+
+pub fn calls_of(program: &Program<'_>) -> Result<String, String> {
+    let rig = program.rig;
+    let said = program.said(program.over(&rig.uri(), "calls"))?;
     let left = left_on_fast_tier(rig)?;
     if !left.is_empty() || rig.db().exists() {
         return Err(format!(
@@ -49,53 +104,40 @@ fn calls_of(rig: &Rig, program: &Path) -> Result<String, String> {
             rig.db().display()
         ));
     }
-    let said: Vec<&str> =
-        said.lines().filter_map(|line| line.strip_prefix("host_test: ")).collect();
-    Ok(format!("{}; nothing is left on the fast tier", said.join("; ")))
+    Ok(format!("{said}; nothing is left on the fast tier"))
 }
 
 /// Files move while they are open: reads follow them, and what they leave is closed.
 pub fn moves(rig: &Rig) -> Result<Outcome, String> {
-    if let Some(skipped) = no_tools() {
-        return Ok(skipped);
-    }
-    moves_of(rig, &program(rig, &ROCKSDB)?).map(Outcome::Passed)
+    with_rocksdb(rig, moves_of)
 }
 
-fn moves_of(rig: &Rig, program: &Path) -> Result<String, String> {
-    let said = output_of(run(rig, program, "moves", &[]))?;
-    Ok(said.trim().trim_start_matches("host_test: ").to_owned())
+pub fn moves_of(program: &Program<'_>) -> Result<String, String> {
+    program.said(program.over(&program.rig.uri(), "moves"))
 }
 
 /// Tables that are read much are read at their copies on the fast tier.
 pub fn copies(rig: &Rig) -> Result<Outcome, String> {
-    if let Some(skipped) = no_tools() {
-        return Ok(skipped);
-    }
-    copies_of(rig, &program(rig, &ROCKSDB)?).map(Outcome::Passed)
+    with_rocksdb(rig, copies_of)
 }
 
-fn copies_of(rig: &Rig, program: &Path) -> Result<String, String> {
-    let uri = format!("{}&placement=log_only&cache=files", rig.uri_with("512MiB"));
-    let said = output_of(over(rig, &uri, program, "copies", &[]))?;
-    Ok(said.trim().trim_start_matches("host_test: ").to_owned())
+fn copies_of(program: &Program<'_>) -> Result<String, String> {
+    program.said(program.over(&read_from_fast(program.rig, "files"), "copies"))
 }
 
 /// Records that are read again come from parts of tables on the fast tier, also after a restart and
 /// where several are read at once.
 pub fn extents(rig: &Rig) -> Result<Outcome, String> {
-    if let Some(skipped) = no_tools() {
-        return Ok(skipped);
-    }
-    extents_of(rig, &program(rig, &ROCKSDB)?).map(Outcome::Passed)
+    with_rocksdb(rig, extents_of)
 }
 
-fn extents_of(rig: &Rig, program: &Path) -> Result<String, String> {
-    let uri = format!("{}&placement=log_only&cache=extents", rig.uri_with("512MiB"));
-    let said = output_of(over(rig, &uri, program, "extents", &[]))?;
-    let said: Vec<&str> =
-        said.lines().filter_map(|line| line.strip_prefix("host_test: ")).collect();
-    Ok(said.join("; "))
+pub fn extents_of(program: &Program<'_>) -> Result<String, String> {
+    program.said(program.over(&read_from_fast(program.rig, "extents"), "extents"))
+}
+
+/// The URI of tiers whose fast one has logs, and what is kept of the tables that are read.
+pub fn read_from_fast(rig: &Rig, cache: &str) -> String {
+    format!("{}&placement=log_only&cache={cache}", rig.uri_with("512MiB"))
 }
 
 /// The same program with the newest RocksDB.
@@ -103,13 +145,13 @@ pub fn rocksdb_11(rig: &Rig) -> Result<Outcome, String> {
     if let Some(missing) = build::missing(&ROCKSDB_11) {
         return Ok(Outcome::Skipped(missing));
     }
-    let program = program(rig, &ROCKSDB_11)?;
+    let program = Program::linked(rig, &ROCKSDB_11)?;
     let mut said = Vec::new();
     // The last one leaves its records, which the killed writers find.
-    for part in [calls_of, copies_of, extents_of, moves_of] {
-        said.push(part(rig, &program)?);
+    for part in [linked_calls, copies_of, extents_of, moves_of] {
+        said.push(part(&program)?);
     }
-    said.push(kills_of(rig, &program, || Ok(()))?);
+    said.push(kills_of(&program, &rig.uri(), || Ok(()))?);
     Ok(Outcome::Passed(said.join("; ")))
 }
 
@@ -122,8 +164,8 @@ pub fn env_tests(rig: &Rig) -> Result<Outcome, String> {
     let mut said = Vec::new();
     for program in crate::rivals::env_tests()? {
         rig.begin()?;
-        let mut test = Command::new("timeout");
-        test.args(["--signal=KILL", "300"]).arg(&program).arg("--gtest_filter=CustomEnv/*");
+        let mut test = limited(&program);
+        test.arg("--gtest_filter=CustomEnv/*");
         test.env("LD_PRELOAD", rig.shim()).env("TEST_TMPDIR", &rig.folder);
         test.env("TEST_FS_URI", rig.uri()).env("TEST_ENV_URI", format!("id={{{}}}", rig.uri()));
         said.push(cases(&output_of(test)?, &program)?);
@@ -166,29 +208,29 @@ fn files_below(folder: &Path) -> Result<Vec<String>, String> {
 
 /// Kills a writer again and again: every number that it was told of is there, no link dangles.
 pub fn kills(rig: &Rig) -> Result<Outcome, String> {
-    if let Some(skipped) = no_tools() {
-        return Ok(skipped);
-    }
-    kills_of(rig, &program(rig, &ROCKSDB)?, || {
-        output_of(rig.tiered("ldb", &["checkconsistency"])).map(drop)
+    with_rocksdb(rig, |program| {
+        kills_of(program, &rig.uri(), || {
+            output_of(rig.tiered("ldb", &["checkconsistency"])).map(drop)
+        })
     })
-    .map(Outcome::Passed)
 }
 
-fn kills_of(
-    rig: &Rig,
-    program: &Path,
+/// With a check after each kill, before the program verifies.
+pub fn kills_of(
+    program: &Program<'_>,
+    uri: &str,
     check: impl Fn() -> Result<(), String>,
 ) -> Result<String, String> {
-    let write = || {
-        let mut writer = Command::new(program);
-        writer.arg("write").arg(rig.db()).arg(rig.uri());
-        writer
-    };
-    killed_again_and_again(rig, write, |acknowledged| {
-        check()?;
-        output_of(run(rig, program, "verify", &[acknowledged.to_string()])).map(drop)
-    })
+    killed_again_and_again(
+        program.rig,
+        || program.writer(uri),
+        |acknowledged| {
+            check()?;
+            let mut verify = program.over(uri, "verify");
+            verify.arg(acknowledged.to_string());
+            output_of(verify).map(drop)
+        },
+    )
 }
 
 /// Kills writers, and verifies after each what they were told of.
