@@ -8,7 +8,7 @@ mod rows;
 mod speedb;
 
 use super::rig::{Records, Rig, Spread, output_of, scan};
-use super::{Outcome, ROCKSDB, build};
+use super::{LEVELDB, Outcome, ROCKSDB, build};
 
 type Check = fn(&Rig) -> Result<Outcome, String>;
 
@@ -48,6 +48,7 @@ pub fn all() -> Vec<(&'static str, Check)> {
         ("tools", tools),
         ("rows", rows::all),
         ("levels", levels),
+        ("env", |rig| programs::env_cases(rig, &ROCKSDB)),
         ("calls", programs::calls),
         ("moves", programs::moves),
         ("copies", programs::copies),
@@ -67,6 +68,7 @@ pub fn all() -> Vec<(&'static str, Check)> {
         ("speedb-room", speedb::room),
         ("speedb-java", speedb::java),
         ("leveldb", leveldb::calls),
+        ("leveldb-env", |rig| programs::env_cases(rig, &LEVELDB)),
         ("leveldb-levels", leveldb::levels),
         ("leveldb-moves", leveldb::moves),
         ("leveldb-copies", leveldb::copies),

@@ -177,6 +177,30 @@ pub fn env_tests(rig: &Rig) -> Result<Outcome, String> {
     Ok(Outcome::Passed(said.join("; ")))
 }
 
+/// The cases of that test for hosts that it does not come with, asked of the host's own environment
+/// and of the one over the tiers.
+pub fn env_cases(rig: &Rig, row: &Row) -> Result<Outcome, String> {
+    if let Some(missing) = build::missing(row) {
+        return Ok(Outcome::Skipped(missing));
+    }
+    rig.begin()?;
+    let program = rig.folder.join("env_test");
+    let source = format!("plugins/{}/env_test.cc", row.folder);
+    build::host_program(row, &source, Some(&rig.plugins), &program)?;
+    let cases = |uri: Option<String>| {
+        let mut test = limited(&program);
+        test.arg(rig.db()).args(uri);
+        output_of(test)
+    };
+    cases(None).map_err(|error| format!("without tiers: {error}"))?;
+    let said = cases(Some(rig.uri()))?;
+    let left = left_on_fast_tier(rig)?;
+    match left.is_empty() && !rig.db().exists() {
+        true => Ok(Outcome::Passed(said.trim().trim_start_matches("env_test: ").to_owned())),
+        false => Err(format!("it left {} and, on the fast tier, {left:?}", rig.db().display())),
+    }
+}
+
 /// How many cases passed, out of what gtest printed; each is one of two URIs.
 fn cases(printed: &str, program: &Path) -> Result<String, String> {
     let passed = printed.lines().filter(|line| line.starts_with("[       OK ]")).count();
