@@ -382,7 +382,7 @@ pub fn experiments(seed: u64) -> Experiments {
     };
     let log_zeros = Some(notes_first_writes(seed));
     // Every second cache of blocks takes one for another all the time.
-    let signature_bits = (mix(seed ^ 0xCA_0004) % 2 == 0).then_some(4);
+    let signature_bits = mix(seed ^ 0xCA_0004).is_multiple_of(2).then_some(4);
     Experiments { log_first, log_zeros, signature_bits, ..others }
 }
 
