@@ -24,8 +24,8 @@ use thermocline_foundation::{Clock, SystemClock};
 /// Lives of a database.
 pub const EPOCH_ROUNDS: u64 = 25;
 /// How long a life may take to say that it works. With 30 open files it opens a table for most of
-/// the 67,500 keys that it compares first, and its listener sleeps at some of these openings: minutes
-/// on a machine that does other things.
+/// the 67,500 keys that it compares first, and its listener sleeps at some of these openings:
+/// minutes on a machine that does other things.
 const OPENING_WAIT: Duration = Duration::from_secs(1200);
 const FAST_BYTES: u64 = 64 << 20;
 const SLOW_BYTES: u64 = 512 << 20;
