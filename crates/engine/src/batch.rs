@@ -49,6 +49,14 @@ impl WriteBatch {
         Self { encoded, count: 0, refused: None }
     }
 
+    /// A batch of one write, with memory for no more.
+    pub(crate) fn of_put(key: &[u8], value: &[u8]) -> Result<Self> {
+        check_sizes(key, value.len())?;
+        let mut batch = Self::with_room(key.len() + value.len());
+        batch.put(key, value);
+        Ok(batch)
+    }
+
     /// Sets `key` to `value`.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
         let (key, value) = (key.as_ref(), value.as_ref());

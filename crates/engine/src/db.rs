@@ -6,7 +6,7 @@ pub(crate) mod scan;
 pub(crate) mod snapshot;
 pub(crate) mod transaction;
 
-use crate::batch::{WriteBatch, check_sizes};
+use crate::batch::WriteBatch;
 use crate::engine::Engine;
 use crate::engine::ingest::Ingest;
 use crate::engine::live_stats::LiveWriter;
@@ -153,10 +153,9 @@ impl Db {
     /// Sets `key` to `value` with the durability of the settings. Keys have up to 64 KiB, values up
     /// to 256 MiB.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let (key, value) = (key.as_ref(), value.as_ref());
-        check_sizes(key, value.len())?;
-        let mut batch = WriteBatch::with_room(key.len() + value.len());
-        batch.put(key, value);
+        let batch = WriteBatch::of_put(key.as_ref(), value.as_ref())?;
+        // Where they are the caller's no more, their memory is not kept while the write waits.
+        drop((key, value));
         self.write(batch)
     }
 
@@ -190,10 +189,7 @@ impl Db {
     /// (`request_queue`, `request_queue_bytes`): await a ticket or [`Db::has_room`], and call
     /// again.
     pub fn put_async(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Ticket<()>> {
-        let (key, value) = (key.as_ref(), value.as_ref());
-        check_sizes(key, value.len())?;
-        let mut batch = WriteBatch::with_room(key.len() + value.len());
-        batch.put(key, value);
+        let mut batch = WriteBatch::of_put(key.as_ref(), value.as_ref())?;
         self.write_async(&mut batch, self.settings().durability)
     }
 

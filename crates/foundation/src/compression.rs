@@ -96,6 +96,13 @@ impl Compressor {
         }
     }
 
+    /// Gives the working memory of something huge back.
+    pub fn let_go(&mut self) {
+        if self.out.len() > KEPT_BYTES_MAX {
+            self.out = Vec::new();
+        }
+    }
+
     fn reserve(&mut self, len: usize) {
         if self.out.len() < len || self.out.len() > len.max(KEPT_BYTES_MAX) {
             self.out = vec![0; len];

@@ -145,6 +145,10 @@ bugs! {
     /// Out of space wedges the store · a job that was refused for want of room stops all writing,
     /// although it has changed nothing · out of space in a flush or a compaction, then a write.
     RefusalLatches,
+    /// Copy incomplete · a table that moves to another tier in the midst of a key, for it outgrows
+    /// its own, leaves the newer versions of that key behind · an older version that a snapshot
+    /// keeps, merged where the tier has room for the newer one alone, then a read of the key.
+    LastKeyNotCopied,
     /// Leftover prevents opening · the temporary file of a replaced `DATABASE` or settings file is
     /// in the way of the next · power cut (or failed write) between its creation and the rename.
     LeftoverPreventsOpening,

@@ -27,7 +27,7 @@ const FOUND_BY_SCHEDULES: [Planted; 9] = [
 ];
 
 /// Bugs that short scripts show and histories of a few dozen steps do not; `tests/slots.rs` does.
-const FOUND_BY_SCRIPTS: [Planted; 19] = [
+const FOUND_BY_SCRIPTS: [Planted; 20] = [
     Planted::CursorMissesDepartures,
     Planted::SlotSumsNotCompared,
     Planted::MovedSlotNotFreed,
@@ -40,6 +40,7 @@ const FOUND_BY_SCRIPTS: [Planted; 19] = [
     Planted::IndexCopyOutlivesTable,
     Planted::FailedDemotionDeparts,
     Planted::RefusalLatches,
+    Planted::LastKeyNotCopied,
     Planted::TombstoneLeftBehind,
     Planted::DeadSlotBelieved,
     Planted::DamagedSlotTakenForTorn,

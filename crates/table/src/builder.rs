@@ -66,6 +66,10 @@ impl BlockBuilder {
     /// Appends an entry.
     pub fn add(&mut self, key: &[u8], word: u64, value: &[u8], hash: u64) {
         self.add_head(key, word, value.len(), hash);
+        if value.len() > KEPT_BYTES_MAX {
+            // The tail would double the memory of a huge block.
+            self.bytes.reserve_exact(value.len() + SINGLE_ENTRY_TAIL.len());
+        }
         self.bytes.extend_from_slice(value);
     }
 

@@ -19,7 +19,7 @@ use crate::block_cache::BlockClass;
 use crate::block_source::{BlockRead, Found};
 use crate::format::BlockAddress;
 use crate::key::{Trailer, seek_word};
-use crate::read_ahead::{Direction, ReadAhead, Reader};
+use crate::read_ahead::{Direction, LARGE_BYTES, ReadAhead, Reader};
 use crate::reader::{HeldDictionary, TableReader};
 use crate::stored::parse;
 use bytes::Bytes;
@@ -416,6 +416,10 @@ impl TableIterator {
         let address = table.data_block_address(self.index.block(), self.index.address())?;
         let file = table.file();
         if self.read_ahead.streams() {
+            if self.data.block().bytes().len() >= LARGE_BYTES as usize {
+                // It would be in memory beside the next one.
+                self.data.set_block(table.top().clone());
+            }
             let stored = self.read_ahead.block(address, direction)?;
             let bytes = table.open_shared(address, &stored, Some(&mut self.dictionary))?;
             self.data.set_block(parse(file, address, bytes, Coding::Records)?);

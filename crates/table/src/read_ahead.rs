@@ -50,6 +50,10 @@ impl Default for ReadAhead {
     }
 }
 
+/// A block of at least so many bytes is let go once it is taken: its bytes and what they unpack to
+/// would take memory at the same time.
+pub(crate) const LARGE_BYTES: u32 = 1 << 20;
+
 const GROWN_BYTES_MIN: u64 = 16 << 10;
 /// From windows of this size on the next one is read ahead.
 const OVERLAP_BYTES_MIN: u64 = 64 << 10;
@@ -169,6 +173,25 @@ impl Reader {
 
     /// The stored bytes of the block at `address`.
     pub fn block(&mut self, address: BlockAddress, direction: Direction) -> Result<Bytes> {
+        let block = self.taken(address, direction)?;
+        if address.len >= LARGE_BYTES && direction == Direction::Forward {
+            self.let_go(address);
+        }
+        Ok(block)
+    }
+
+    /// Keeps what the window has behind the block at `address`, where that is less than a page.
+    fn let_go(&mut self, address: BlockAddress) {
+        let Some(window) = &self.window else { return };
+        let Some(rest) = window.end().checked_sub(address.end()).filter(|rest| *rest < PAGE) else {
+            return;
+        };
+        let behind = &window.bytes[window.bytes.len() - rest as usize..];
+        let bytes = Bytes::copy_from_slice(behind);
+        self.window = Some(Window { start: address.end(), bytes });
+    }
+
+    fn taken(&mut self, address: BlockAddress, direction: Direction) -> Result<Bytes> {
         let run = self.arrive(address, direction);
         if let Some(bytes) = self.window.as_ref().and_then(|window| window.block(address)) {
             self.read_on(address, direction);

@@ -418,6 +418,7 @@ impl TableWriter {
         let (kind, stored) = self.compressor.compress(raw);
         let align = self.options.align_pages;
         let (address, padding) = self.sink.write_block(kind, raw_len, &[stored], align)?;
+        self.compressor.let_go();
         self.block.clear();
         self.data_block_written(address, padding);
         Ok(())

@@ -6,7 +6,8 @@
 //! dropped when every snapshot sees it or something newer, and no deeper level has its key: then
 //! there is nothing left for it to hide.
 //!
-//! All versions of a key go to one table, so that a level stays disjoint by key.
+//! All versions of a key go to one table, so that a level stays disjoint by key. Where the tier of
+//! that table has no room for another version, all that the table has moves to a tier that has.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::jobs::Step;
@@ -249,7 +250,7 @@ impl Rewrite {
                         continue;
                     }
                 }
-                self.make_room(first)?;
+                self.make_room()?;
                 if let (Some(table), Some((key, trailer))) =
                     (&mut self.writer, self.merge.current())
                 {
@@ -270,24 +271,46 @@ impl Rewrite {
     }
 
     /// Has a table that takes the current entry: the one that is written, where its tier has room
-    /// for what it comes to, or else a new one, where that may begin.
-    fn make_room(&mut self, may_begin: bool) -> Result<()> {
-        if let (Some(table), Some((key, _))) = (&mut self.writer, self.merge.current()) {
-            match table.ask_for_room(key, self.merge.value_slice()) {
-                Err(error) if error.kind() == ErrorKind::OutOfSpace && may_begin => {}
+    /// for what it comes to, or else another.
+    fn make_room(&mut self) -> Result<()> {
+        while let (Some(table), Some((key, _))) = (&mut self.writer, self.merge.current()) {
+            let value = self.merge.value_slice();
+            match table.ask_for_room(key, value) {
+                Err(error) if error.kind() == ErrorKind::OutOfSpace => {}
                 asked => return asked,
             }
+            if table.writer().last_key() != key {
+                break;
+            }
+            let bytes = table.bytes_with(key, value);
+            self.move_table(bytes)?;
         }
         self.close_table()?;
-        self.open_table()
+        self.open_table(self.output.expected_bytes)
     }
 
-    fn open_table(&mut self) -> Result<()> {
+    /// Has the table that is written begin again where there is room for so many bytes.
+    fn move_table(&mut self, bytes: u64) -> Result<()> {
+        let Some(mut outgrown) = self.writer.take() else { return Ok(()) };
+        self.samples = outgrown.writer().take_samples();
+        self.open_table(bytes)?;
+        let number = outgrown.number();
+        outgrown.finish()?;
+        if let Some(table) = &mut self.writer {
+            table.copy(number)?;
+        }
+        self.files.delete_files(&[number])?;
+        self.unowned.retain(|unowned| *unowned != number);
+        Ok(())
+    }
+
+    /// Begins a table of about so many bytes.
+    fn open_table(&mut self, bytes: u64) -> Result<()> {
         let Some((key, _)) = self.merge.current() else { return Ok(()) };
         let entry = (key, self.merge.value_slice());
         let Output { context, options, expected_bytes, table_bytes, cache, .. } = &self.output;
         let options = options.clone();
-        let table = NewTable::create(&self.files, *context, *expected_bytes, entry, options)?;
+        let table = NewTable::create(&self.files, *context, bytes, entry, options)?;
         self.unowned.push(table.number());
         let table_bytes = *expected_bytes.min(table_bytes);
         let table = table.following(self.samples.take(), table_bytes);

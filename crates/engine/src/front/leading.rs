@@ -9,6 +9,7 @@ use super::queue::{Entered, Submission, Turn, Waiter, WriteQueue};
 use crate::error::{Error, ErrorKind, Result};
 use crate::shared::Shared;
 use crate::transaction::{Locks, Refused};
+use bytes::Bytes;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use thermocline_foundation::Sequence;
@@ -24,6 +25,14 @@ pub(super) fn records_of(group: &[Submission], mut next: Sequence) -> SmallVec<[
         next = Sequence(next.0 + u64::from(*count));
     }
     records
+}
+
+/// The encoded batches of a group that has these `records`, each with its first sequence.
+pub(super) fn batches_of<'a>(
+    records: &'a [Record<'_>],
+    group: &'a [Submission],
+) -> impl Iterator<Item = (Sequence, &'a Bytes)> {
+    records.iter().zip(group).map(|(record, of)| (record.first, &of.encoded))
 }
 
 /// A front whose groups are led.

@@ -20,7 +20,7 @@
 
 use super::checks::{Led, refuse, without};
 use super::figures::{Figures, LogStats};
-use super::leading::{Leads, records_of};
+use super::leading::{Leads, batches_of, records_of};
 use super::log_pool::LogPool;
 use super::own_sequence::run_with;
 use super::persistent::Arenas;
@@ -152,8 +152,13 @@ impl Logged {
     }
 
     /// Brings records of the log into the memtable. Where that fails nothing may follow them.
-    fn insert(&self, memtable: &Memtable, records: &[Record<'_>]) -> Result<()> {
-        let inserted = memtable.insert_group(records);
+    fn insert(
+        &self,
+        memtable: &Memtable,
+        records: &[Record<'_>],
+        group: &[Submission],
+    ) -> Result<()> {
+        let inserted = memtable.insert_group(batches_of(records, group));
         inserted.inspect_err(|error| self.shared.fail(error))
     }
 
@@ -331,21 +336,21 @@ impl Leads for Logged {
         let place = self.place(&mut turnstile, &records, asked);
         let place = place.inspect_err(|error| self.shared.fail(error))?;
         if matches!(log.records, Records::SideBySide(_)) {
-            let batches = records.iter().zip(group);
-            let batches = batches.map(|(record, of)| (record.first, of.encoded.clone()));
+            let batches = batches_of(&records, group);
+            let batches = batches.map(|(first, encoded)| (first, encoded.clone()));
             turnstile.flying.add(claimed.last(), batches.collect());
         }
         // One group after the other, or the next one beside this.
         let held = matches!(log.records, Records::InTurn(_)).then_some(turnstile);
         let is_early = planted(Planted::VisibleBeforeDurable);
         if is_early {
-            self.insert(&memtable, &records)?;
+            self.insert(&memtable, &records, group)?;
         }
         let durable = self.log_records(&log, place, &records, &claimed);
         let durable = durable.inspect_err(|error| self.shared.fail(error))?;
         self.note(group.len(), bytes, began_ns.filter(|_| asked));
         if !is_early {
-            self.insert(&memtable, &records)?;
+            self.insert(&memtable, &records, group)?;
         }
         if let Some(mut turnstile) = held {
             turnstile.memtable_bytes = memtable.bytes();

@@ -85,7 +85,7 @@ impl Rotation {
     pub fn make_room(&self, turnstile: &mut Turnstile, bytes: u64) -> Result<()> {
         let bytes_max = self.shared.settings.division().memtable_bytes;
         if turnstile.memtable_bytes + bytes > bytes_max && !turnstile.is_empty() {
-            self.wait_for_room()?;
+            self.wait_for_room(turnstile)?;
             self.rotate(turnstile, 0)?;
         }
         Ok(())
@@ -118,7 +118,7 @@ impl Rotation {
                 }
             }
             logs_left -= 1;
-            self.wait_for_room()?;
+            self.wait_for_room(turnstile)?;
             self.rotate(turnstile, alone_bytes)?;
         }
     }
@@ -145,8 +145,9 @@ impl Rotation {
         }
     }
 
-    fn wait_for_room(&self) -> Result<()> {
-        wait_for_memtable(&self.shared, &self.versions, &self.figures)
+    fn wait_for_room(&self, turnstile: &Turnstile) -> Result<()> {
+        let bytes = turnstile.memtable_bytes;
+        wait_for_memtable(&self.shared, &self.versions, &self.figures, bytes)
     }
 
     /// Freezes the active memtable and goes on with an empty one and the next log. Groups may still
@@ -176,7 +177,7 @@ impl Rotation {
     /// Freezes the active memtable unless it is empty.
     pub fn freeze(&self, turnstile: &mut Turnstile) -> Result<()> {
         if !turnstile.is_empty() {
-            self.wait_for_room()?;
+            self.wait_for_room(turnstile)?;
             self.rotate(turnstile, 0)?;
         }
         Ok(())
@@ -189,13 +190,22 @@ fn full(log: &LogFile) -> DeviceError {
     DeviceError::new(DeviceErrorKind::OutOfSpace, text)
 }
 
-/// Waits until the memory budget has room for another memtable.
+/// Waits until the memory budget has room for another memtable beside the active one, which has
+/// `active_bytes`. Of memtables that are far larger than their share, since a record or a batch is,
+/// one is flushed while the next is filled, and no other waits beside it.
 pub(super) fn wait_for_memtable(
     shared: &Shared,
     versions: &Versions,
     figures: &Figures,
+    active_bytes: u64,
 ) -> Result<()> {
-    let has_room = |version: &Version| (version.frozen.len() as u64) < MEMTABLES - 1;
+    let bytes_max = MEMTABLES * shared.settings.division().memtable_bytes;
+    let has_room = |version: &Version| {
+        let frozen = &version.frozen;
+        let frozen_bytes: u64 = frozen.iter().map(|frozen| frozen.memtable.bytes()).sum();
+        frozen.is_empty()
+            || (frozen.len() as u64) < MEMTABLES - 1 && frozen_bytes + active_bytes <= bytes_max
+    };
     if has_room(&versions.current()) {
         return Ok(());
     }

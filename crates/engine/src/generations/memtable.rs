@@ -1,7 +1,8 @@
 //! The memtable: recent writes in memory, sorted, each also in the log.
 //!
 //! A skip list of [`Entry`]s. Key and value lie side by side in a chunk that many entries share, so
-//! that memory is taken and given back in chunks, is counted exactly, and outlives no batch. The
+//! that memory is taken and given back in chunks, is counted exactly, and outlives no batch. A
+//! large record that is about all of its batch is not copied: it keeps the batch's own memory. The
 //! first eight key bytes are kept beside the slice and decide most comparisons without touching the
 //! chunk.
 //!
@@ -29,7 +30,6 @@ use thermocline_foundation::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
-use thermocline_log::Record;
 use thermocline_table::{RecordKind, Trailer};
 
 use crate::batch::BatchReader;
@@ -183,20 +183,32 @@ impl Memtable {
         }
     }
 
-    /// Adds the batches of a group, as the log has them.
-    pub fn insert_group(&self, records: &[Record<'_>]) -> Result<()> {
-        records.iter().try_for_each(|record| self.insert_batch(record.first, record.payload))
+    /// Adds the encoded batches of a group, each with the sequence of its first record.
+    pub fn insert_group<'a>(
+        &self,
+        batches: impl IntoIterator<Item = (Sequence, &'a Bytes)>,
+    ) -> Result<()> {
+        let mut batches = batches.into_iter();
+        batches.try_for_each(|(first, encoded)| self.insert(first, encoded, Some(encoded)))
     }
 
-    /// Adds the records of an encoded batch, whose first has the sequence `first`.
+    /// Adds copies of the records of an encoded batch, whose first has the sequence `first`.
     pub fn insert_batch(&self, first: Sequence, encoded: &[u8]) -> Result<()> {
+        self.insert(first, encoded, None)
+    }
+
+    /// As [`Memtable::insert_batch`]; `owner` has the bytes of the batch, where they may be kept.
+    fn insert(&self, first: Sequence, encoded: &[u8], owner: Option<&Bytes>) -> Result<()> {
         let (mut count, mut memory) = (0, 0);
         let mut chunk = std::mem::take(&mut *self.chunk.lock());
         for (index, record) in BatchReader::new(encoded)?.enumerate() {
             let record = record?;
             let (start, end) =
                 (record.key_at as usize, (record.value_at + record.value_len) as usize);
-            let bytes = keep(&mut chunk, &encoded[start..end]);
+            let bytes = match owner {
+                Some(owner) if is_most(end - start, encoded.len()) => owner.slice(start..end),
+                _ => keep(&mut chunk, &encoded[start..end]),
+            };
             memory += bytes.len() as u64 + ENTRY_OVERHEAD_BYTES;
             let key_len = record.key_len;
             self.entries.insert(Entry {
@@ -293,6 +305,11 @@ impl Memtable {
     pub fn count(&self) -> u64 {
         self.count.load(Relaxed)
     }
+}
+
+/// A record of so many bytes is large, and all but an eighth of its batch at least.
+fn is_most(bytes: usize, batch_bytes: usize) -> bool {
+    bytes > CHUNK_BYTES && batch_bytes - bytes <= batch_bytes / 8
 }
 
 /// A copy of `bytes` in the chunk, or in a new one where they do not fit.
@@ -427,6 +444,27 @@ mod tests {
         let (trailer, _) = memtable.get(b"k", Sequence(99)).unwrap();
         assert_eq!((trailer.sequence(), trailer.kind()), (Sequence(12), RecordKind::Delete));
         assert_eq!(memtable.get(b"kk", Sequence(99)).unwrap().1, "other");
+    }
+
+    #[test]
+    fn a_large_record_keeps_the_memory_of_its_batch_and_one_among_others_has_a_copy() {
+        let lies_in = |value: &Bytes, batch: &Bytes| batch.as_ptr_range().contains(&value.as_ptr());
+        let large = vec![7; 100 << 10];
+        for (others, is_shared) in [(0, true), (1, false)] {
+            let mut batch = WriteBatch::new();
+            batch.put("large", &large);
+            for _ in 0..others {
+                batch.put("other", vec![8; 50 << 10]);
+            }
+            let (encoded, _) = batch.freeze().unwrap();
+            let memtable = Memtable::new();
+            memtable.insert_group([(Sequence(1), &encoded)]).unwrap();
+            let value = memtable.get(b"large", Sequence::MAX).unwrap().1;
+            assert!(value == large && lies_in(&value, &encoded) == is_shared, "{others}");
+            let memtable = Memtable::new();
+            memtable.insert_batch(Sequence(1), &encoded).unwrap();
+            assert!(!lies_in(&memtable.get(b"large", Sequence::MAX).unwrap().1, &encoded));
+        }
     }
 
     #[test]

@@ -8,13 +8,15 @@ use super::table::TableMeta;
 use crate::error::Result;
 use std::sync::Arc;
 use thermocline_device::{FileContext, TieredFiles};
-use thermocline_foundation::FileNumber;
-use thermocline_table::{BlockCache, Samples, TableOptions, TableWriter};
+use thermocline_foundation::{FileNumber, Planted, planted};
+use thermocline_table::{BlockCache, ReadAhead, Samples, TableOptions, TableReader, TableWriter};
 
 /// Bytes by which a table grows beyond what was expected, and what one takes beside its only entry
 /// at most.
 const GROWTH_BYTES: u64 = 64 << 10;
 const ALONE_BYTES: u64 = 48 << 10;
+/// Bytes of a read of a table that is copied.
+const COPY_WINDOW_BYTES: u32 = 256 << 10;
 
 /// See the module's header.
 #[derive(Debug)]
@@ -82,10 +84,31 @@ impl NewTable {
     ///
     /// Errors: `OutOfSpace` where it has none; the table is as it was.
     pub fn ask_for_room(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let bytes = self.writer.bytes_max_with(key, value);
-        if bytes > self.announced_bytes {
-            self.files.promise_bytes(self.number, bytes + GROWTH_BYTES)?;
-            self.announced_bytes = bytes + GROWTH_BYTES;
+        if self.writer.bytes_max_with(key, value) > self.announced_bytes {
+            let bytes = self.bytes_with(key, value);
+            self.files.promise_bytes(self.number, bytes)?;
+            self.announced_bytes = bytes;
+        }
+        Ok(())
+    }
+
+    /// Bytes that it asks for where the entry is more than was announced.
+    pub fn bytes_with(&self, key: &[u8], value: &[u8]) -> u64 {
+        self.writer.bytes_max_with(key, value) + GROWTH_BYTES
+    }
+
+    /// Adds all that a table has which was finished and is not published.
+    pub fn copy(&mut self, of: FileNumber) -> Result<()> {
+        let cache = Arc::new(BlockCache::new(0));
+        let table = Arc::new(TableReader::open(self.files.open_file(of)?, cache)?);
+        let mut entries = table.iter(ReadAhead::Stream { window_bytes: COPY_WINDOW_BYTES });
+        entries.seek_to_first()?;
+        while entries.valid() {
+            let is_last = entries.key() == table.properties().largest_key;
+            if !(is_last && planted(Planted::LastKeyNotCopied)) {
+                self.writer.add(entries.key(), entries.trailer(), entries.value_slice())?;
+            }
+            entries.next()?;
         }
         Ok(())
     }

@@ -5,13 +5,17 @@ use super::{
     all_leaves_once_there_is_room, delete, entries, goes_on_after, records, write_until_refused,
 };
 use crate::{SHAPE, planned_life, put_each};
+use parking_lot::RwLock;
 use std::path::Path;
+use std::sync::Arc;
 use thermocline::{ByteSize, Db, Tier};
 #[cfg(feature = "planted-bugs")]
 use thermocline_foundation::{Planted, planted::with};
+use thermocline_simulation::campaign::crash_shape;
 use thermocline_simulation::devices::Loss;
-use thermocline_simulation::history::{Step, TIERS};
+use thermocline_simulation::history::{Step, TIERS, has_third_tier};
 use thermocline_simulation::life::{Life, Stop};
+use thermocline_simulation::oracle::Known;
 
 /// Bytes of tables on each tier.
 fn table_bytes(db: &Db) -> [u64; 3] {
@@ -94,9 +98,26 @@ fn third_tier_at_its_capacity() -> Result<(), Stop> {
     Ok(())
 }
 
+/// In some of these histories a table outgrows the second tier in the midst of a key: a snapshot
+/// keeps versions of it, which go to one table, and all of that moves to the third.
+fn versions_that_outgrow_the_second_tier() -> Result<(), Stop> {
+    for seed in (32..400).step_by(4).filter(|seed| has_third_tier(*seed)) {
+        let shape = crash_shape(seed);
+        let mut life = Life::new(seed, &shape, Arc::new(RwLock::new(Known::new(shape.keys))));
+        life.run(&shape).map_err(|(_, stop)| stop)?;
+        for step in [Step::Flush, Step::Compact, Step::ReleaseSnapshot] {
+            life.step(&step)?;
+        }
+        life.check_all()?;
+    }
+    Ok(())
+}
+
 scripts! {
     a_third_tier_that_vanishes_loses_nothing:
         third_tier_gone, FailedDemotionDeparts;
     a_third_tier_at_its_capacity_loses_nothing:
         third_tier_at_its_capacity, FailedDemotionDeparts;
+    versions_of_a_key_that_outgrow_their_tier_move_together:
+        versions_that_outgrow_the_second_tier, LastKeyNotCopied;
 }

@@ -124,7 +124,8 @@ impl Persistent {
     /// Freezes the active memtable and goes on with an empty one and the next arena, which has room
     /// for `arena_bytes`. Groups may still be on their way to the old ones.
     pub(super) fn rotate(&self, turnstile: &mut Turnstile, arena_bytes: u64) -> Result<()> {
-        wait_for_memtable(&self.shared, &self.versions, &self.figures)?;
+        let bytes = turnstile.memtable_bytes;
+        wait_for_memtable(&self.shared, &self.versions, &self.figures, bytes)?;
         let arena = self.next_arena(turnstile.next, arena_bytes)?;
         let memtable = Arc::new(Memtable::new());
         let full = std::mem::replace(&mut turnstile.memtable, Arc::clone(&memtable));

@@ -40,7 +40,7 @@ pub(crate) mod report;
 use super::checks::{Led, refuse, without};
 use super::figures::{Figures, LogStats};
 use super::flying::Flying;
-use super::leading::{Leads, records_of};
+use super::leading::{Leads, batches_of, records_of};
 use super::own_sequence::run_with;
 use super::queue::{Submission, WriteQueue};
 use crate::batch::WriteBatch;
@@ -262,15 +262,15 @@ impl Leads for Persistent {
         let records = records_of(group, claimed.first());
         let claims = Self::claim(&arena, &records);
         let durable = self.versions.visible();
-        let batches = records.iter().zip(group);
-        let batches = batches.map(|(record, of)| (record.first, of.encoded.clone()));
+        let batches = batches_of(&records, group);
+        let batches = batches.map(|(first, encoded)| (first, encoded.clone()));
         turnstile.flying.add(claimed.last(), batches.collect());
         turnstile.next = claimed.last().next();
         drop(turnstile);
         self.store(&arena, &claims, &records, durable);
         self.figures.note_group(group.len());
         self.figures.note_durable(bytes, self.shared.clock.now_ns().saturating_sub(began_ns));
-        let inserted = memtable.insert_group(&records);
+        let inserted = memtable.insert_group(batches_of(&records, group));
         inserted.inspect_err(|error| self.shared.fail(error))?;
         let publication = claimed.complete(true);
         if !self.versions.window.wait(publication) {
