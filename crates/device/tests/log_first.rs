@@ -2,20 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod watched;
+
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
-use thermocline_device::driver::{DirectoryLock, Entry, Space};
-use thermocline_device::drivers::MemoryDriver;
 use thermocline_device::{
-    Buffer, Completion, Devices, Driver, File, FileContext, FileKind, FillFirst, Handle,
-    MemoryDevices, Operation, Origin, Queue, ReadAt, Request, Result, TierSpec, TieredFiles,
-    background, read_batch,
+    Buffer, File, FileContext, FileKind, FillFirst, Operation, Origin, ReadAt, TierSpec,
+    TieredFiles, background, read_batch,
 };
 use thermocline_foundation::ByteSize;
+use watched::{WatchedDevices, Watcher};
 
 const KIB: usize = 1 << 10;
 
-/// What the driver was asked for.
+/// What the tier was asked for.
 #[derive(Debug, Default)]
 struct Seen {
     /// Lengths of reads and writes, in the order of their arrival.
@@ -28,161 +28,60 @@ struct Seen {
     durable: usize,
 }
 
-/// A device in memory that notes what it is asked for, and can hold up durable writes.
-#[derive(Clone, Debug, Default)]
-struct Noting {
-    memory: MemoryDriver,
-    seen: Arc<(Mutex<Seen>, Condvar)>,
+/// Notes what a tier is asked for, and can hold up durable writes.
+#[derive(Debug, Default)]
+struct Notes {
+    seen: Mutex<Seen>,
+    changed: Condvar,
 }
 
-impl Noting {
-    fn note(&self, operation: &Operation) {
-        let mut seen = self.seen.0.lock().unwrap();
+impl Notes {
+    fn change(&self, change: impl FnOnce(&mut Seen)) {
+        change(&mut self.seen.lock().unwrap());
+        self.changed.notify_all();
+    }
+
+    /// Lengths of what has arrived since the last call.
+    fn arrived(&self) -> Vec<usize> {
+        std::mem::take(&mut self.seen.lock().unwrap().lens)
+    }
+}
+
+impl Watcher for Notes {
+    fn see(&self, operation: &Operation) {
+        let mut seen = self.seen.lock().unwrap();
         match operation {
             Operation::Read { buffer, .. } => seen.lens.push(buffer.len()),
             Operation::Write { durable: true, .. } => {
                 seen.durable += 1;
-                self.seen.1.notify_all();
-                drop(self.seen.1.wait_while(seen, |seen| seen.is_held).unwrap());
+                self.changed.notify_all();
+                drop(self.changed.wait_while(seen, |seen| seen.is_held).unwrap());
             }
             Operation::Write { buffer, .. } => seen.lens.push(buffer.len()),
             Operation::Sync => {}
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut Seen)) {
-        change(&mut self.seen.0.lock().unwrap());
-        self.seen.1.notify_all();
-    }
-
-    /// Lengths of what has arrived since the last call.
-    fn arrived(&self) -> Vec<usize> {
-        std::mem::take(&mut self.seen.0.lock().unwrap().lens)
-    }
-}
-
-/// A queue that notes what it is given.
-#[derive(Debug)]
-struct NotingQueue(Box<dyn Queue>, Noting);
-
-impl Queue for NotingQueue {
-    fn submit(&mut self, requests: &mut Vec<Request>) {
-        requests.iter().for_each(|request| self.1.note(&request.operation));
-        let count = requests.len();
-        self.1.change(|seen| seen.most_at_once = seen.most_at_once.max(count));
-        self.0.submit(requests);
-    }
-
-    fn reap(&mut self, at_least: usize, completions: &mut Vec<Completion>) -> usize {
-        self.0.reap(at_least, completions)
-    }
-
-    fn in_flight(&self) -> usize {
-        self.0.in_flight()
-    }
-}
-
-impl Driver for Noting {
-    fn name(&self) -> &'static str {
-        "noting"
-    }
-
-    fn describe(&self) -> String {
-        self.memory.describe()
-    }
-
-    fn alignment(&self) -> usize {
-        4 * KIB
-    }
-
-    fn create(&self, name: &str) -> Result<Handle> {
-        self.memory.create(name)
-    }
-
-    fn open(&self, name: &str) -> Result<Handle> {
-        self.memory.open(name)
-    }
-
-    fn delete(&self, name: &str) -> Result<()> {
-        self.memory.delete(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.memory.rename(from, to)
-    }
-
-    fn list(&self) -> Result<Vec<Entry>> {
-        self.memory.list()
-    }
-
-    fn sync_directory(&self) -> Result<()> {
-        self.memory.sync_directory()
-    }
-
-    fn space(&self) -> Result<Space> {
-        self.memory.space()
-    }
-
-    fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {
-        self.memory.lock(name)
-    }
-
-    fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(NotingQueue(self.memory.queue(depth)?, self.clone())))
-    }
-
-    fn execute(&self, file: &Handle, operation: Operation) -> Completion {
-        self.note(&operation);
-        self.memory.execute(file, operation)
-    }
-
-    fn host_directory(&self) -> Option<&Path> {
-        None
-    }
-}
-
-/// Directories in memory, of which the tiers note what they are asked for.
-#[derive(Debug, Default)]
-struct NotingDevices {
-    memory: MemoryDevices,
-    seen: Arc<(Mutex<Seen>, Condvar)>,
-}
-
-impl Devices for NotingDevices {
-    fn home(&self, path: &Path) -> Result<Arc<dyn Driver>> {
-        self.memory.home(path)
-    }
-
-    fn tier(&self, spec: &TierSpec) -> Result<Arc<dyn Driver>> {
-        self.memory.tier(spec)?;
-        let memory = self.memory.directory(&spec.path).unwrap();
-        Ok(Arc::new(Noting { memory, seen: Arc::clone(&self.seen) }))
-    }
-
-    fn create_directory(&self, path: &Path) -> Result<bool> {
-        self.memory.create_directory(path)
-    }
-
-    fn remove_directory_if_empty(&self, path: &Path) -> Result<()> {
-        self.memory.remove_directory_if_empty(path)
+    fn see_batch(&self, requests: usize) {
+        self.change(|seen| seen.most_at_once = seen.most_at_once.max(requests));
     }
 }
 
 /// Files on one tier, and the tier's notes.
 struct Scene {
     files: TieredFiles,
-    tier: Noting,
+    tier: Arc<Notes>,
 }
 
 impl Scene {
     fn new() -> Self {
-        let (devices, path) = (NotingDevices::default(), Path::new("/tier"));
+        let (tier, path) = (Arc::new(Notes::default()), Path::new("/tier"));
+        let notes = Arc::clone(&tier);
+        let devices = WatchedDevices::new(4 * KIB, move |_| Arc::clone(&notes) as _);
         let capacity = ByteSize::mib(64);
         let spec = TierSpec { path: path.to_owned(), capacity, driver: "memory".to_owned() };
         let policy = Arc::new(FillFirst);
         let files = TieredFiles::create(&devices, Path::new("/home"), &[spec], policy).unwrap();
-        let memory = devices.memory.directory(path).unwrap();
-        let tier = Noting { memory, seen: devices.seen };
         tier.arrived();
         Self { files, tier }
     }
@@ -201,11 +100,11 @@ impl Scene {
     /// Runs `body` while a durable write of `log` is under way.
     fn while_flying<T>(&self, log: &File, body: impl FnOnce() -> T) -> T {
         self.tier.change(|seen| seen.is_held = true);
-        let before = self.tier.seen.0.lock().unwrap().durable;
+        let before = self.tier.seen.lock().unwrap().durable;
         std::thread::scope(|threads| {
             let flying = threads.spawn(|| log.write_durably(0, Buffer::zeroed(4 * KIB)).1);
-            let seen = self.tier.seen.0.lock().unwrap();
-            drop(self.tier.seen.1.wait_while(seen, |seen| seen.durable == before).unwrap());
+            let seen = self.tier.seen.lock().unwrap();
+            drop(self.tier.changed.wait_while(seen, |seen| seen.durable == before).unwrap());
             let result = body();
             self.tier.change(|seen| seen.is_held = false);
             flying.join().unwrap().unwrap();

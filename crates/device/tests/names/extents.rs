@@ -1,18 +1,14 @@
 //! A host's files, extents and moves on devices that hold their I/O up.
 
 use crate::support::{SteppedClock, class, policy};
+use crate::watched::{WatchedDevices, Watcher};
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
-use thermocline_device::driver::{DirectoryLock, Entry, Space};
-use thermocline_device::drivers::MemoryDriver;
 use thermocline_device::file_cache::extents::Cached;
 use thermocline_device::names::ExtentSettings;
-use thermocline_device::{
-    Buffer, Completion, Devices, Driver, Handle, MemoryDevices, NamedFile, Names, Operation, Queue,
-    Result, TierSpec,
-};
+use thermocline_device::{Buffer, Devices, Driver, NamedFile, Names, Operation, TierSpec};
 use thermocline_foundation::ByteSize;
 
 const EXTENT: usize = 4096;
@@ -35,14 +31,19 @@ struct GateState {
     waiting: u32,
 }
 
-impl Gate {
-    fn pass(&self) {
+impl Watcher for Gate {
+    fn see(&self, operation: &Operation) {
+        if matches!(operation, Operation::Sync) {
+            return;
+        }
         let mut state = self.state.lock().unwrap();
         state.waiting += 1;
         self.changed.notify_all();
         drop(self.changed.wait_while(state, |state| state.is_closed).unwrap());
     }
+}
 
+impl Gate {
     fn set_closed(&self, is_closed: bool) {
         *self.state.lock().unwrap() = GateState { is_closed, waiting: 0 };
         self.changed.notify_all();
@@ -54,109 +55,24 @@ impl Gate {
     }
 }
 
-/// A device in memory whose reads and writes pass the gate.
-#[derive(Clone, Debug)]
-struct Gated {
-    memory: MemoryDriver,
-    gate: Arc<Gate>,
-}
-
-impl Driver for Gated {
-    fn name(&self) -> &'static str {
-        "gated"
-    }
-
-    fn describe(&self) -> String {
-        self.memory.describe()
-    }
-
-    fn alignment(&self) -> usize {
-        self.memory.alignment()
-    }
-
-    fn create(&self, name: &str) -> Result<Handle> {
-        self.memory.create(name)
-    }
-
-    fn open(&self, name: &str) -> Result<Handle> {
-        self.memory.open(name)
-    }
-
-    fn delete(&self, name: &str) -> Result<()> {
-        self.memory.delete(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.memory.rename(from, to)
-    }
-
-    fn list(&self) -> Result<Vec<Entry>> {
-        self.memory.list()
-    }
-
-    fn sync_directory(&self) -> Result<()> {
-        self.memory.sync_directory()
-    }
-
-    fn space(&self) -> Result<Space> {
-        self.memory.space()
-    }
-
-    fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {
-        self.memory.lock(name)
-    }
-
-    fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
-        self.memory.queue(depth)
-    }
-
-    fn execute(&self, file: &Handle, operation: Operation) -> Completion {
-        if !matches!(operation, Operation::Sync) {
-            self.gate.pass();
-        }
-        self.memory.execute(file, operation)
-    }
-}
-
-/// Directories in memory; all of a tier have one gate.
-#[derive(Clone, Debug, Default)]
-struct GatedDevices {
-    memory: MemoryDevices,
-    fast: Arc<Gate>,
-    slow: Arc<Gate>,
-}
-
-impl Devices for GatedDevices {
-    fn home(&self, path: &Path) -> Result<Arc<dyn Driver>> {
-        self.memory.home(path)
-    }
-
-    fn tier(&self, spec: &TierSpec) -> Result<Arc<dyn Driver>> {
-        self.memory.tier(spec)?;
-        let memory = self.memory.directory(&spec.path).unwrap();
-        let gate = if spec.path.starts_with(FAST) { &self.fast } else { &self.slow };
-        Ok(Arc::new(Gated { memory, gate: Arc::clone(gate) }))
-    }
-
-    fn create_directory(&self, path: &Path) -> Result<bool> {
-        self.memory.create_directory(path)
-    }
-
-    fn remove_directory_if_empty(&self, path: &Path) -> Result<()> {
-        self.memory.remove_directory_if_empty(path)
-    }
-}
-
 /// A host's directory in memory that keeps extents.
 struct Scene {
-    devices: GatedDevices,
+    devices: WatchedDevices,
+    fast: Arc<Gate>,
+    slow: Arc<Gate>,
     clock: Arc<SteppedClock>,
     names: Names,
 }
 
 impl Scene {
     fn new(fast: ByteSize) -> Self {
-        let (devices, clock) = (GatedDevices::default(), Arc::new(SteppedClock::default()));
+        let (fast_gate, slow_gate) = (Arc::<Gate>::default(), Arc::<Gate>::default());
+        let gates = [(FAST, Arc::clone(&fast_gate)), (SLOW, Arc::clone(&slow_gate))];
+        let devices = WatchedDevices::new(1, move |path| {
+            let gate = gates.iter().find(|(tier, _)| path.starts_with(tier));
+            Arc::clone(&gate.unwrap().1) as _
+        });
+        let clock = Arc::new(SteppedClock::default());
         for path in ["/db", FAST, SLOW] {
             devices.create_directory(Path::new(path)).unwrap();
         }
@@ -170,7 +86,7 @@ impl Scene {
         let names = Names::make(all, home, &tiers, policy()).unwrap();
         let settings = ExtentSettings { extent_bytes: EXTENT as u64, capacity_bytes: None };
         names.keep_extents(Some(settings), clock.clone(), Arc::new(|| ()));
-        Self { devices, clock, names }
+        Self { devices, fast: fast_gate, slow: slow_gate, clock, names }
     }
 
     /// A table of so many extents.
@@ -229,7 +145,7 @@ fn a_log_is_made_while_extents_are_written_and_its_room_is_given_back_after_that
     let room_after = (512 << 10) / 100 * 95 - (64 << 10);
     assert!(scene.extent_bytes() > room_after, "{}", scene.extent_bytes());
 
-    let gate = Arc::clone(&scene.devices.fast);
+    let gate = Arc::clone(&scene.fast);
     gate.set_closed(true);
     let (names, (told, made)) = (scene.names.clone(), mpsc::channel());
     std::thread::scope(|scope| {
@@ -259,7 +175,7 @@ fn extents_and_new_files_go_on_while_a_move_to_a_stalled_device_waits() {
         scene.names.write_gathered_extents();
     }
     assert_eq!(scene.read(&cold), 20);
-    let gate = Arc::clone(&scene.devices.slow);
+    let gate = Arc::clone(&scene.slow);
     gate.set_closed(true);
     scene.names.set_level("2.sst", 6);
     let (told, made) = mpsc::channel();
@@ -288,7 +204,7 @@ fn copies_that_are_being_made_take_their_room_already() {
     tables.iter().for_each(|(file, _)| file.was_read());
     scene.names.end_window();
     assert_eq!(scene.names.copy_threads(90), 16, "nothing else writes");
-    let gate = Arc::clone(&scene.devices.fast);
+    let gate = Arc::clone(&scene.fast);
     gate.set_closed(true);
     std::thread::scope(|scope| {
         let first = scope.spawn(|| scene.names.copy_next(90).unwrap());

@@ -10,4 +10,6 @@ mod moves;
 mod refusals;
 mod sampling;
 mod support;
+#[path = "../watched/mod.rs"]
+mod watched;
 mod writing;
