@@ -390,8 +390,7 @@ mod tests {
 
     const KEYS: u64 = 10_000;
 
-    #[allow(clippy::needless_pass_by_value, reason = "the rest of it is taken over")]
-    fn settings(fast_cache: FastCacheSettings) -> Settings {
+    fn settings(admission: Admission, eviction: Eviction, layout: BlockLayout) -> Settings {
         Settings {
             preset: Some(Preset::Leveled),
             tiers: vec![
@@ -407,7 +406,10 @@ mod tests {
                 capacity: ByteSize::mib(1).into(),
                 file_size: ByteSize::kib(64),
                 batch: ByteSize::kib(16),
-                ..fast_cache
+                admission,
+                eviction,
+                layout,
+                ..FastCacheSettings::default()
             },
             ..Settings::default()
         }
@@ -418,15 +420,14 @@ mod tests {
     }
 
     /// Half of the look-ups go to a few records. After each one what is due is done.
-    #[allow(clippy::needless_pass_by_value, reason = "as above")]
-    fn worked(fast_cache: FastCacheSettings) -> (BlockTrace, FastCacheStats) {
+    fn worked(settings: &Settings) -> (BlockTrace, FastCacheStats) {
         let environment = Environment {
             devices: Arc::new(MemoryDevices::default()),
             workers: Workers::Stepped(Arc::new(Stepper::new(1))),
             experiments: Experiments { traced_blocks: Some(1 << 20), ..Experiments::NONE },
             ..Environment::default()
         };
-        let db = environment.create(Path::new("/home"), &settings(fast_cache)).unwrap();
+        let db = environment.create(Path::new("/home"), settings).unwrap();
         let value = |number: u64| [mix(number).to_le_bytes(); 100].concat();
         (0..KEYS).for_each(|number| db.put(key(number), value(number)).unwrap());
         db.compact_range(None, None, &mut |_| {}).unwrap();
@@ -445,7 +446,7 @@ mod tests {
         use AdmissionPolicy as A;
         use EvictionPolicy as E;
         let lru = A::SimulatedLru { percent: 100 };
-        for (settings, admission, eviction, layout) in [
+        for (own, admission, eviction, layout) in [
             ((Admission::Always, Eviction::FifoReinsert), A::Always, E::FifoReinsert, 0),
             ((Admission::SimulatedLru, Eviction::FifoReinsert), lru, E::FifoReinsert, 1),
             ((Admission::SecondAccess, Eviction::FileLru), A::SecondAccess, E::FileLru, 0),
@@ -453,21 +454,16 @@ mod tests {
         ] {
             let layouts =
                 [(BlockLayout::Packed, Layout::Packed), (BlockLayout::Padded, Layout::Padded)];
-            let (own, layout) = layouts[layout];
-            let (trace, cache) = worked(FastCacheSettings {
-                admission: settings.0,
-                eviction: settings.1,
-                layout: own,
-                ..FastCacheSettings::default()
-            });
+            let (own_layout, layout) = layouts[layout];
+            let (trace, cache) = worked(&settings(own.0, own.1, own_layout));
             assert_eq!(cache.failed, 0);
             let verdict = replay(&trace, Policies { admission, eviction, layout }, 0);
             let found = [verdict.hits, verdict.misses, verdict.admitted, verdict.written_bytes];
             let expected = [cache.hits, cache.misses, cache.admitted, cache.written_bytes];
-            assert_eq!(found, expected, "{settings:?}: {cache:?}");
-            assert_eq!(verdict.reinserted_blocks, cache.reinserted_blocks, "{settings:?}");
+            assert_eq!(found, expected, "{own:?}: {cache:?}");
+            assert_eq!(verdict.reinserted_blocks, cache.reinserted_blocks, "{own:?}");
             assert_eq!((verdict.blocks, verdict.memory_bytes), (cache.blocks, cache.memory_bytes));
-            assert!(verdict.hits > 1000 && cache.evicted_files > 2, "{settings:?}: {cache:?}");
+            assert!(verdict.hits > 1000 && cache.evicted_files > 2, "{own:?}: {cache:?}");
         }
     }
 }
