@@ -241,9 +241,10 @@ fn work_without_descriptors(home: &Path) {
             true
         }
     });
-    let stats = db.stats();
-    assert_eq!(stats.read_only, None);
-    assert!(refused_at.is_none() || stats.activity.file_shortage.is_some());
+    assert_eq!(db.stats().read_only, None);
+    // It is told, or over: background work may have ended that had the last descriptors.
+    let is_told = || db.stats().activity.file_shortage.is_some();
+    assert!(refused_at.is_none_or(|number| is_told() || write(number).is_ok()));
     drop(taken);
     (refused_at.unwrap_or(RECORDS)..RECORDS).for_each(|number| write(number).unwrap());
     db.flush().unwrap();

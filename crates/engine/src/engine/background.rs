@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
+use crate::jobs::shortage::Moment;
 use crate::jobs::{Job, Lane, Look, Planner, Step};
 use crate::shared::Shared;
 use crate::versions::Versions;
@@ -31,13 +32,13 @@ impl Planner for Background {
         }
     }
 
-    fn failed(&self, job: &'static str, error: &Error) {
+    fn failed(&self, job: &'static str, begun: Moment, error: &Error) {
         if error.is_refusal() && !planted(Planted::RefusalLatches) {
             // It has changed nothing, and gives back what it claimed: the plan finds it again.
             if error.kind() == ErrorKind::OutOfSpace {
                 self.0.relieve();
             }
-            self.0.shared.note_shortage(job, error);
+            self.0.shared.note_shortage(job, begun, error);
             return;
         }
         let text = format!("{job} failed: {error}");

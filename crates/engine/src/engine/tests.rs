@@ -185,3 +185,35 @@ fn a_writer_waits_for_the_log_that_is_being_prepared() {
     let next = logs().filter(|number| Some(*number) > before).min();
     assert_eq!(Some(engine.front.enter().number()), next);
 }
+
+/// A value that says when its memory is given back.
+struct Value(Vec<u8>, Arc<AtomicU64>);
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Relaxed);
+    }
+}
+
+#[test]
+fn a_value_that_is_handed_over_is_gone_before_its_copy_is_written() {
+    let (gone, gone_when_written) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (now, written) = (Arc::clone(&gone), Arc::clone(&gone_when_written));
+    let hook = move |call, _: &Path, name: &str| {
+        if call == Call::Write && name.ends_with(".log") {
+            written.store(now.load(Relaxed), Relaxed);
+        }
+        Ok(())
+    };
+    let devices = HookedDevices::new(Arc::new(MemoryDevices::default()), Arc::new(hook));
+    let environment = Environment { devices: Arc::new(devices), ..stepped_environment() };
+    let db = environment.create(Path::new("/home"), &one_tier()).unwrap();
+    db.put("key", Value(vec![7; 1000], Arc::clone(&gone))).unwrap();
+    assert_eq!((gone.load(Relaxed), gone_when_written.load(Relaxed)), (1, 1));
+}

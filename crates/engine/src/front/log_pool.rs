@@ -209,7 +209,7 @@ impl LogPool {
                 logs.making = false;
                 logs.is_refused = made.is_err();
                 drop(logs);
-                made?
+                made.inspect_err(|error| self.shared.jobs.shortage.log_was_refused(error))?
             }
         };
         assert!(next.number > current, "logs are made one after the other");
@@ -233,6 +233,9 @@ impl LogPool {
             let number = made.as_ref().ok().map(|log| log.number);
             let is_left = |old: &Retired| Some(old.number) != number && files.has_file(old.number);
             self.logs.lock().settle(made.is_ok(), retired.filter(is_left));
+        }
+        if made.is_ok() {
+            self.shared.jobs.shortage.log_was_made();
         }
         made
     }

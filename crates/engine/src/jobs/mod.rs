@@ -28,8 +28,8 @@
 
 pub(crate) mod shortage;
 
-use crate::error::{Error, Result};
-use shortage::Shortage;
+use crate::error::{Error, ErrorKind, Result};
+use shortage::{Moment, Shortage};
 use std::fmt::Debug;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -79,8 +79,8 @@ pub(crate) trait Planner: Send + Sync + Debug {
     /// The most useful job of the lane, claimed by this call; none if there is nothing to do.
     fn plan(&self, lane: Lane) -> Option<Box<dyn Job>>;
 
-    /// A job failed; writing must stop, unless the job has changed nothing.
-    fn failed(&self, job: &'static str, error: &Error);
+    /// A job that was begun then failed; writing must stop, unless the job has changed nothing.
+    fn failed(&self, job: &'static str, begun: Moment, error: &Error);
 
     /// A job panicked and said `text`; writing must stop. What the job has claimed is given back
     /// only afterwards.
@@ -159,11 +159,11 @@ struct Lanes {
     places: Mutex<Vec<Place>>,
 }
 
-/// A worker that is none: its lane, and the job it is at.
+/// A worker that is none: its lane, and the job it is at, with when that was begun.
 #[derive(Debug)]
 struct Place {
     lane: Lane,
-    running: Option<Box<dyn Job>>,
+    running: Option<(Box<dyn Job>, Moment)>,
 }
 
 impl Lanes {
@@ -174,11 +174,14 @@ impl Lanes {
             let mut places = self.places.lock();
             (places[place].lane, places[place].running.take())
         };
-        let planned = || self.planner.upgrade().and_then(|planner| planner.plan(lane));
-        let mut job = running.or_else(planned)?;
+        let planned = || {
+            let begun = self.jobs.shortage.begin();
+            self.planner.upgrade()?.plan(lane).map(|job| (job, begun))
+        };
+        let (mut job, begun) = running.or_else(planned)?;
         let name = job.name();
-        if self.jobs.step(&self.planner, &mut *job) == Step::More {
-            self.places.lock()[place].running = Some(job);
+        if self.jobs.step(&self.planner, &mut *job, begun) == Step::More {
+            self.places.lock()[place].running = Some((job, begun));
         }
         Some(name)
     }
@@ -299,10 +302,7 @@ impl Jobs {
             })
             .map_err(|error| {
                 self.state.lock().started -= count - index;
-                Error::new(
-                    crate::ErrorKind::Io,
-                    format!("cannot start a background thread: {error}"),
-                )
+                Error::new(ErrorKind::Io, format!("cannot start a background thread: {error}"))
             })?;
             self.workers.lock().push(worker);
         }
@@ -337,6 +337,9 @@ impl Jobs {
             let ended = (0..STEPS_MAX).any(|_| !stepper.step() || gives_up());
             let last = *stepper.last.lock();
             assert!(ended, "background work does not come to an end: the last job was {last}");
+            if !gives_up() {
+                self.shortage.forget(ErrorKind::TooManyOpenFiles);
+            }
             return;
         }
         let mut state = self.state.lock();
@@ -374,10 +377,11 @@ impl Jobs {
                 }
                 state.generation
             };
+            let begun = self.shortage.begin();
             let plan = || planner.upgrade().and_then(|planner| planner.plan(lane));
             match caught(planner, PLANNING, plan).flatten() {
                 Some(job) => {
-                    self.run(planner, job);
+                    self.run(planner, job, begun);
                     // What is done may make something else worth doing.
                     self.wake();
                 }
@@ -391,6 +395,9 @@ impl Jobs {
         let mut state = self.state.lock();
         if state.generation == generation {
             state.idle += 1;
+            if state.idle == state.started {
+                self.shortage.forget(ErrorKind::TooManyOpenFiles);
+            }
             self.changed.notify_all();
         }
         let mut looks = state.generation == generation && state.idle == state.started;
@@ -409,9 +416,9 @@ impl Jobs {
         }
     }
 
-    fn run(&self, planner: &Weak<dyn Planner>, mut job: Box<dyn Job>) {
+    fn run(&self, planner: &Weak<dyn Planner>, mut job: Box<dyn Job>, begun: Moment) {
         let name = job.name();
-        while caught(planner, name, || self.step(planner, &mut *job)) == Some(Step::More) {
+        while caught(planner, name, || self.step(planner, &mut *job, begun)) == Some(Step::More) {
             if self.state.lock().stopping {
                 break;
             }
@@ -419,8 +426,8 @@ impl Jobs {
         caught(planner, name, || drop(job));
     }
 
-    /// A step of a job; one that fails is done.
-    fn step(&self, planner: &Weak<dyn Planner>, job: &mut dyn Job) -> Step {
+    /// A step of a job that was begun then; one that fails is done.
+    fn step(&self, planner: &Weak<dyn Planner>, job: &mut dyn Job, begun: Moment) -> Step {
         // What it reads and writes makes way for writes of the log.
         let stepped = {
             let _scope = thermocline_device::background();
@@ -434,7 +441,7 @@ impl Jobs {
             }
             Err(error) => {
                 if let Some(planner) = planner.upgrade() {
-                    planner.failed(job.name(), &error);
+                    planner.failed(job.name(), begun, &error);
                 }
                 Step::Done
             }

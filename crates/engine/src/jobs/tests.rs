@@ -3,6 +3,7 @@
 use super::*;
 use crate::support::until;
 use thermocline_foundation::sync::atomic::AtomicUsize;
+use thermocline_foundation::{Clock, SystemClock};
 
 /// Gives out one job that panics where it says, and none after that was told.
 #[derive(Debug, Default)]
@@ -37,7 +38,7 @@ impl Planner for Plan {
         Some(Box::new(Faulty { at: self.at, told, dropped }))
     }
 
-    fn failed(&self, job: &'static str, error: &Error) {
+    fn failed(&self, job: &'static str, _begun: Moment, error: &Error) {
         self.told.lock().push(format!("{job} failed: {error}"));
     }
 
@@ -98,7 +99,7 @@ impl Planner for Resting {
         None
     }
 
-    fn failed(&self, job: &'static str, error: &Error) {
+    fn failed(&self, job: &'static str, _begun: Moment, error: &Error) {
         panic!("{job}: {error}");
     }
 
@@ -119,11 +120,13 @@ impl Planner for Resting {
 fn idle_workers_look_for_rest_plan_once_it_is_there_and_then_sleep() {
     let plan = Arc::new(Resting::default());
     let planner: Arc<dyn Planner> = Arc::clone(&plan) as Arc<dyn Planner>;
-    let look_every = LookEvery(Duration::from_millis(1));
-    let jobs = Arc::new(Jobs { look_every, ..Jobs::default() });
+    let every = Duration::from_millis(1);
+    let jobs = Arc::new(Jobs { look_every: LookEvery(every), ..Jobs::default() });
     jobs.start(&planner, &[Lane::Flush], 1).unwrap();
     until("the look behind the rest", || {
         jobs.wait_idle();
+        // Other processes may keep the workers from the processor.
+        SystemClock::new().sleep(every);
         plan.looks.load(Ordering::Acquire) == 4
     });
     jobs.wait_idle();
@@ -131,4 +134,53 @@ fn idle_workers_look_for_rest_plan_once_it_is_there_and_then_sleep() {
     assert!(plans >= 4, "two workers planned twice: {plans}");
     jobs.stop();
     assert_eq!(plan.looks.load(Ordering::Acquire), 4, "no look follows the last one");
+}
+
+/// Gives out one job that finds no descriptor, and is told so.
+#[derive(Debug, Default)]
+struct Refusing {
+    given: AtomicBool,
+    jobs: Arc<Jobs>,
+}
+
+impl Planner for Refusing {
+    fn plan(&self, lane: Lane) -> Option<Box<dyn Job>> {
+        let is_given = lane != Lane::Bulk || self.given.swap(true, Ordering::AcqRel);
+        (!is_given).then(|| Box::new(Refused) as _)
+    }
+
+    fn failed(&self, job: &'static str, begun: Moment, error: &Error) {
+        self.jobs.shortage.note(job, begun, error);
+    }
+
+    fn panicked(&self, job: &'static str, text: &str) {
+        panic!("{job}: {text}");
+    }
+}
+
+#[derive(Debug)]
+struct Refused;
+
+impl Job for Refused {
+    fn name(&self) -> &'static str {
+        "the refused job"
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        Err(Error::new(ErrorKind::TooManyOpenFiles, "no descriptor"))
+    }
+}
+
+#[test]
+fn a_refused_job_that_no_plan_finds_again_is_told_no_more() {
+    for workers in [Workers::Threads, Workers::Stepped(Arc::new(Stepper::new(1)))] {
+        let jobs = Arc::new(Jobs::new(&workers));
+        let plan = Arc::new(Refusing { jobs: Arc::clone(&jobs), ..Refusing::default() });
+        let planner: Arc<dyn Planner> = Arc::clone(&plan) as Arc<dyn Planner>;
+        jobs.start(&planner, &[Lane::Flush], 1).unwrap();
+        jobs.wait_idle();
+        assert!(plan.given.load(Ordering::Acquire));
+        assert_eq!(jobs.shortage.reason(ErrorKind::TooManyOpenFiles), None);
+        jobs.stop();
+    }
 }

@@ -21,6 +21,7 @@ pub(crate) mod write_throttle;
 use crate::environment::Environment;
 use crate::environment::experiments::Experiments;
 use crate::error::{Error, ErrorKind, Latch, Result};
+use crate::jobs::shortage::Moment;
 use crate::jobs::{Job, Jobs, Look, Step};
 use crate::settings::Settings;
 use compaction_rate::CompactionRate;
@@ -173,9 +174,9 @@ impl Shared {
         }
     }
 
-    /// A job was refused, and is tried again in a while.
-    pub fn note_shortage(&self, job: &'static str, error: &Error) {
-        let (wait, is_first) = self.jobs.shortage.note(job, error);
+    /// A job that was begun then was refused, and is tried again in a while.
+    pub fn note_shortage(&self, job: &'static str, begun: Moment, error: &Error) {
+        let (wait, is_first) = self.jobs.shortage.note(job, begun, error);
         if is_first {
             tracing::warn!(job, %error, "a job was refused and is tried again");
         }

@@ -1,4 +1,4 @@
-//! Zeros ahead of records.
+//! Zeros ahead of records, and a log that a writer makes itself.
 
 use super::*;
 use crate::support::hooked::{Call, HookedDevices};
@@ -161,6 +161,35 @@ fn zeros_that_cannot_be_written_stop_writing() {
     full.store(true, Relaxed);
     let error = pool(&db).fill().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+}
+
+#[test]
+fn a_writer_that_finds_no_descriptor_for_a_log_is_told_and_so_is_who_asks_for_figures() {
+    let short = Arc::new(AtomicBool::new(false));
+    let hook = {
+        let short = Arc::clone(&short);
+        move |call, _: &Path, name: &str| {
+            let fails = call == Call::Create && name.ends_with(".log") && short.load(Relaxed);
+            let kind = DeviceErrorKind::TooManyOpenFiles;
+            if fails { Err(DeviceError::new(kind, "no descriptor")) } else { Ok(()) }
+        }
+    };
+    let devices = HookedDevices::new(Arc::new(MemoryDevices::default()), Arc::new(hook));
+    let environment = Environment { devices: Arc::new(devices), ..stepped_environment() };
+    let settings = Settings { memory: ByteSize::mib(8), ..one_tier() };
+    let db = environment.create(Path::new("/home"), &settings).unwrap();
+    short.store(true, Relaxed);
+    let put = || db.put("key", [7; 1000]);
+    let error = (0..100_000).find_map(|_| put().err()).unwrap();
+    assert_eq!(error.kind(), ErrorKind::TooManyOpenFiles, "{error}");
+    let shortage = || db.stats().activity.file_shortage;
+    assert!(shortage().unwrap().contains("no descriptor"));
+    db.settle().unwrap();
+    assert!(put().is_err() && shortage().is_some(), "idleness does not end it");
+    short.store(false, Relaxed);
+    put().unwrap();
+    db.settle().unwrap();
+    assert_eq!((db.stats().read_only, shortage()), (None, None));
 }
 
 #[test]

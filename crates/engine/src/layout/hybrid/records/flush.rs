@@ -9,6 +9,7 @@
 use crate::compaction::rewrite::Retention;
 use crate::error::{Error, ErrorKind, Result};
 use crate::generations::Frozen;
+use crate::jobs::shortage::Moment;
 use crate::jobs::{Job, Step};
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
@@ -109,6 +110,8 @@ pub(crate) struct SlotFlush {
     /// Looks in a row at which there was no room, not even beyond the slots' share of the tier, and
     /// nothing that could make any.
     starved: u32,
+    /// When the look began that is under way.
+    looks_since: Moment,
     /// Looks in a row at which there was no room and what was freed was held.
     held: u32,
     /// Demotions that had found no room below when this found none up here.
@@ -125,6 +128,7 @@ impl SlotFlush {
             started: false,
             pieces,
             starved: 0,
+            looks_since: hybrid.shared.jobs.shortage.begin(),
             held: 0,
             refusals_before: None,
         }
@@ -151,10 +155,12 @@ impl SlotFlush {
     /// where it is, for what is in slots already would have to find some again.
     fn note_no_room(&mut self, fast: &FastTier, for_ever: bool) {
         self.starved = if for_ever { self.starved + 1 } else { 0 };
+        let shared = &self.hybrid.shared;
+        let began = std::mem::replace(&mut self.looks_since, shared.jobs.shortage.begin());
         if self.starved >= STARVED_MAX || self.is_refused_for_good(fast) {
             let what = "new records, and nothing more can leave the fast one";
-            let error = no_room(&self.hybrid.shared.files, what);
-            self.hybrid.shared.note_shortage(self.name(), &error);
+            let error = no_room(&shared.files, what);
+            shared.note_shortage(self.name(), began, &error);
         }
     }
 
