@@ -5,9 +5,10 @@
 //!
 //! 1. A refusal changes the order in which tiers are asked, never whether they are: before a file
 //!    is refused, each tier that its capacity leaves room on was asked for it.
-//! 2. It stands until files that leave the tier have given back what was wanted; or the device says
-//!    that it has as much, where it did not say so when it refused (a quota is in no such figure);
-//!    or files have gone elsewhere because of it, twice as many after each refusal in a row.
+//! 2. It stands until files that leave the tier have given back what was wanted, tables left out
+//!    that never came to be there to stay; or the device says that it has as much, where it did not
+//!    say so when it refused (a quota is in no such figure); or files have gone elsewhere because
+//!    of it, twice as many after each refusal in a row.
 //!
 //! Threads: any.
 

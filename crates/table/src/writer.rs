@@ -293,6 +293,28 @@ impl TableWriter {
 
     /// Writes what is left and makes the file durable. On an error the file is no table; delete it.
     pub fn finish(mut self) -> Result<TableSummary> {
+        let partitions = self.end()?;
+        if !planted(Planted::TableNotSynced) {
+            sync_site("table", || self.sink.file.sync())?;
+        }
+        if let Some(cache) = &self.cache {
+            let number = self.sink.file.number();
+            partitions.into_iter().for_each(|block| cache.insert_written(number, block));
+        }
+        let places = self.placing.take().map(Placing::finish);
+        let older_versions = self.older_versions;
+        let summary = summary(&self.properties, self.sink.position);
+        Ok(TableSummary { places, older_versions, ..summary })
+    }
+
+    /// As [`TableWriter::finish`], for a table that is read once and deleted: it is not made
+    /// durable, and no cache gets anything of it.
+    pub fn finish_to_be_read_once(mut self) -> Result<()> {
+        self.end().map(drop)
+    }
+
+    /// Writes what is left; gives the partitions of index and filter.
+    fn end(&mut self) -> Result<Vec<Block>> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
@@ -319,17 +341,7 @@ impl TableWriter {
             // More was reserved than it took.
             self.sink.file.truncate(self.sink.position)?;
         }
-        if !planted(Planted::TableNotSynced) {
-            sync_site("table", || self.sink.file.sync())?;
-        }
-        if let Some(cache) = &self.cache {
-            let number = self.sink.file.number();
-            partitions.into_iter().for_each(|block| cache.insert_written(number, block));
-        }
-        let places = self.placing.take().map(Placing::finish);
-        let older_versions = self.older_versions;
-        let summary = summary(&self.properties, self.sink.position);
-        Ok(TableSummary { places, older_versions, ..summary })
+        Ok(partitions)
     }
 
     fn check(&self, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {

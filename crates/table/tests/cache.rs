@@ -126,6 +126,19 @@ fn a_table_that_could_not_be_written_leaves_nothing_in_the_cache() {
 }
 
 #[test]
+fn a_table_that_is_read_once_is_whole_and_leaves_nothing_in_the_cache() {
+    let (file, cache) = (new_file(1), Arc::new(BlockCache::new(64 << 20)));
+    let writer = TableWriter::new(Arc::clone(&file), TableOptions::default());
+    let mut writer = writer.kept_in(Arc::clone(&cache));
+    for n in 0..100u64 {
+        writer.add(format!("user{n:020}").as_bytes(), put(n), &[n as u8; 1000]).unwrap();
+    }
+    writer.finish_to_be_read_once().unwrap();
+    assert_eq!(cache.memory_bytes(), 0);
+    read(&TableReader::open(file, cache).unwrap(), 0..100);
+}
+
+#[test]
 fn partitions_of_a_new_table_outlast_data_that_passes_by() {
     let cache = Arc::new(BlockCache::new(2 << 20));
     let (old, new) = (new_file(1), new_file(2));

@@ -279,8 +279,7 @@ impl TieredFiles {
             }
             let len = file.len()?;
             // Tables never change again; the others do, but keep their first page.
-            let is_table = matches!(kind, FileKind::Table { .. });
-            let bytes = if is_table { len } else { len.min(PAGE_BYTES as u64) };
+            let bytes = if is_table(kind) { len } else { len.min(PAGE_BYTES as u64) };
             changes.push(MapChange::Add(*number, MapEntry { kind, tier, bytes }));
             lens.push(len);
             tiers.insert(tier);
@@ -429,7 +428,9 @@ impl TieredFiles {
             Ok(removed.collect::<Vec<_>>())
         })?;
         for (number, entry) in removed {
-            let bytes = entry.bytes();
+            // A table that was never published may be what found no room, and is written again.
+            let given_back = entry.published || !is_table(entry.kind);
+            let bytes = if given_back { entry.bytes() } else { 0 };
             let Entry { kind, tier, open, unpublished, .. } = entry;
             drop(unpublished);
             // Those that have the file read on: without its name it could not be opened again.
@@ -454,8 +455,8 @@ impl TieredFiles {
         self.open_files.set_bound(files);
     }
 
-    /// Removes a file of so many bytes that the map does not have there. What cannot be removed now
-    /// is at the next opening.
+    /// Removes a file that the map does not have there, and that gives so many bytes back. What
+    /// cannot be removed now is at the next opening.
     pub(crate) fn unlink(&self, number: FileNumber, kind: FileKind, tier: TierIndex, bytes: u64) {
         let tier = &self.tiers[tier.position()];
         match tier.driver().delete(&file_name(number, kind)) {
@@ -653,8 +654,11 @@ impl TieredFiles {
 
 /// A file of this kind is closed where it is idle and too many are open.
 fn may_be_closed(kind: FileKind) -> bool {
-    let is_table = matches!(kind, FileKind::Table { .. });
-    is_table || matches!(kind, FileKind::Slab | FileKind::TableIndex | FileKind::BlockCache)
+    is_table(kind) || matches!(kind, FileKind::Slab | FileKind::TableIndex | FileKind::BlockCache)
+}
+
+fn is_table(kind: FileKind) -> bool {
+    matches!(kind, FileKind::Table { .. })
 }
 
 pub(crate) fn unknown(number: FileNumber) -> Error {

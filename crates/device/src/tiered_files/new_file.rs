@@ -7,11 +7,12 @@
 //! 2. "No tier has room" is said of tiers that are full by their capacities, and of those whose
 //!    devices have refused this very file.
 //! 3. A tier whose device has refused anything is asked for the whole of a file before the file is
-//!    written to, and so is each tier for what cannot be written twice.
+//!    written to, and so is each tier for what cannot be written twice. For what a table comes to
+//!    beyond that it is asked again (`promises.rs`).
 //!
 //! Threads: shared freely.
 
-use super::{Entry, TieredFiles, file_name, may_be_closed};
+use super::{Entry, TieredFiles, file_name, is_table, may_be_closed};
 use crate::context::{FileContext, FileKind, Origin};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{File, Location};
@@ -49,7 +50,7 @@ impl TieredFiles {
             let number = self.with_map(FileMap::allocate_number)?;
             let (tier, extent) = self.reserve(number, context, expected_bytes, &asked)?;
             let begun = self.create_on(tier, number, context, extent).and_then(|file| {
-                self.ask_for_room(&file, context, expected_bytes)?;
+                self.ask_for_room(&file, expected_bytes, context.origin == Origin::Ingest)?;
                 let begun = begin(&file)?;
                 Ok((file, begun))
             });
@@ -92,13 +93,12 @@ impl TieredFiles {
     }
 
     /// Has the device keep the room of a table for it, where it is likely to have none, or where
-    /// the table could not be begun again. Slabs ask for all of theirs anyway.
-    fn ask_for_room(&self, file: &File, context: FileContext, bytes: u64) -> Result<()> {
-        let tier = &self.tiers[file.tier().position()];
-        tier.require_slack(context.kind, bytes)?;
-        let is_table = matches!(context.kind, FileKind::Table { .. });
-        let asks = tier.refusals().is_in_doubt() || context.origin == Origin::Ingest;
-        if is_table && asks { file.allocate(bytes) } else { Ok(()) }
+    /// the table `is_single`: it could not be begun again. Slabs ask for all of theirs anyway.
+    pub(super) fn ask_for_room(&self, file: &File, bytes: u64, is_single: bool) -> Result<()> {
+        let (tier, kind) = (&self.tiers[file.tier().position()], file.kind());
+        tier.require_slack(kind, bytes.saturating_sub(file.extent_bytes()))?;
+        let asks = tier.refusals().is_in_doubt() || is_single;
+        if is_table(kind) && asks { file.allocate(bytes) } else { Ok(()) }
     }
 
     /// Removes what was begun; gives `error` back unless another tier is to be asked.

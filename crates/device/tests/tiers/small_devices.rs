@@ -115,6 +115,47 @@ fn a_tier_in_doubt_is_asked_for_a_whole_table_and_a_table_keeps_no_more_than_it_
     assert_eq!(file.len().unwrap(), TABLE_BYTES as u64, "a bulk load cannot be written twice");
 }
 
+/// In doubt a table that grows is asked for; by the capacity alone there would be room.
+#[test]
+fn a_table_grows_by_what_its_device_keeps_for_it() {
+    let (devices, files) = database(2);
+    let file = files.create_file(TABLE, TABLE_BYTES as u64).unwrap();
+    let (number, bytes) = (file.number(), || used(&devices, 0));
+    files.promise_bytes(number, 100 * KIB).unwrap();
+    assert_eq!(file.len().unwrap(), 0, "nothing is known yet");
+    leave(&devices, 0, 100 * KIB);
+    assert_eq!(file.allocate(200 * KIB).unwrap_err().kind(), ErrorKind::OutOfSpace);
+    let before = bytes();
+    files.promise_bytes(number, 80 * KIB).unwrap();
+    assert_eq!(bytes(), before + 80 * KIB);
+    let counted = files.usage()[0].used_bytes;
+    let error = files.promise_bytes(number, 200 * KIB).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace);
+    assert_eq!((bytes(), files.usage()[0].used_bytes), (before + 80 * KIB, counted));
+}
+
+/// It would be begun there again, and find as little room.
+#[test]
+fn a_table_that_was_never_published_gives_nothing_back_to_what_its_device_refused() {
+    let refused_after = |is_published| {
+        let (devices, files) = database(2);
+        let file = files.create_file(TABLE, TABLE_BYTES as u64).unwrap();
+        fill(&file, TABLE_BYTES).unwrap();
+        if is_published {
+            files.publish(&[file.number()]).unwrap();
+        }
+        leave(&devices, 0, 0);
+        let other = files.create_file(TABLE, 0).unwrap();
+        assert_eq!(other.allocate(50 * KIB).unwrap_err().kind(), ErrorKind::OutOfSpace);
+        let freed = used(&devices, 0);
+        // Others take the most of it.
+        set_device(&devices, 0, freed - 40 * KIB);
+        files.delete_files(&[file.number()]).unwrap();
+        files.tiers()[0].is_refused()
+    };
+    assert!(!refused_after(true) && refused_after(false));
+}
+
 #[test]
 fn a_copy_that_no_other_tier_may_have_is_refused_without_a_word_of_no_tier() {
     let (devices, files) = database(2);

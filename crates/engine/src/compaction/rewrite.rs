@@ -144,8 +144,8 @@ pub(crate) struct Output {
 /// What becomes of a key's newest entry in a rewrite.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fate<'a> {
-    /// It goes to the table.
-    Kept { trailer: Trailer, value: &'a [u8], table: FileNumber },
+    /// It goes to a table. Which one is known when all are finished: one that is written may move.
+    Kept { trailer: Trailer, value: &'a [u8] },
     /// It was a tombstone with nothing left to hide: neither the tables that are made nor any below
     /// them have the key.
     Ended,
@@ -258,7 +258,7 @@ impl Rewrite {
                     moved += value.len() as u64;
                     table.writer().add(key, trailer, value)?;
                     if let Some(Observer(observe)) = self.observer.as_mut().filter(|_| first) {
-                        observe(key, Fate::Kept { trailer, value, table: table.number() });
+                        observe(key, Fate::Kept { trailer, value });
                     }
                 }
             } else if let Some(Observer(observe)) = self.observer.as_mut().filter(|_| first) {
@@ -291,13 +291,11 @@ impl Rewrite {
 
     /// Has the table that is written begin again where there is room for so many bytes.
     fn move_table(&mut self, bytes: u64) -> Result<()> {
-        let Some(mut outgrown) = self.writer.take() else { return Ok(()) };
-        self.samples = outgrown.writer().take_samples();
-        self.open_table(bytes)?;
+        let Some(outgrown) = self.writer.take() else { return Ok(()) };
         let number = outgrown.number();
-        outgrown.finish()?;
+        self.open_table(bytes)?;
         if let Some(table) = &mut self.writer {
-            table.copy(number)?;
+            table.take_over(outgrown)?;
         }
         self.files.delete_files(&[number])?;
         self.unowned.retain(|unowned| *unowned != number);

@@ -97,16 +97,20 @@ impl NewTable {
         self.writer.bytes_max_with(key, value) + GROWTH_BYTES
     }
 
-    /// Adds all that a table has which was finished and is not published.
-    pub fn copy(&mut self, of: FileNumber) -> Result<()> {
-        let cache = Arc::new(BlockCache::new(0));
-        let table = Arc::new(TableReader::open(self.files.open_file(of)?, cache)?);
+    /// Adds all that another has, which goes on here: it is written up to its end, where its tier
+    /// keeps room for that, and is to be deleted.
+    pub fn take_over(&mut self, other: Self) -> Result<()> {
+        other.writer.finish_to_be_read_once()?;
+        let file = self.files.open_file(other.number)?;
+        let table = Arc::new(TableReader::open(file, Arc::new(BlockCache::new(0)))?);
         let mut entries = table.iter(ReadAhead::Stream { window_bytes: COPY_WINDOW_BYTES });
         entries.seek_to_first()?;
         while entries.valid() {
             let is_last = entries.key() == table.properties().largest_key;
             if !(is_last && planted(Planted::LastKeyNotCopied)) {
-                self.writer.add(entries.key(), entries.trailer(), entries.value_slice())?;
+                let (key, value) = (entries.key(), entries.value_slice());
+                self.ask_for_room(key, value)?;
+                self.writer.add(key, entries.trailer(), value)?;
             }
             entries.next()?;
         }

@@ -267,38 +267,3 @@ fn a_batch_that_no_tier_has_room_for_is_refused_and_writing_goes_on() {
     assert_eq!(db.get([7]).unwrap().unwrap(), vec![7; 1000]);
     assert_eq!(leaks(&devices, &db), None);
 }
-
-/// All versions of a key go to one table. A snapshot behind each of them keeps it.
-fn versions_outgrow_the_fast_tier(settings: Settings) {
-    let devices = MemoryDevices::new();
-    let environment = environment(devices.clone());
-    let db = environment.create(&home(), &settings).unwrap();
-    let versions = (0..48).map(|version| {
-        let mut value = vec![0; 64 << 10];
-        Random::new(version).fill(&mut value);
-        db.put("key", &value).unwrap();
-        (db.snapshot(), value)
-    });
-    let versions: Vec<_> = versions.collect();
-    db.flush().unwrap();
-    db.compact_range(None, None, &mut |_| {}).unwrap();
-    let tables = db.stats().levels.iter().map(|level| level.tables).sum::<usize>();
-    assert!(tables == 1 && used(&devices, Path::new(TIERS[1])) > 3 << 20, "{tables} tables");
-    assert!(used(&devices, Path::new(TIERS[0])) <= settings.tiers[0].capacity.0 + SLACK_BYTES);
-    for (snapshot, value) in &versions {
-        assert!(snapshot.get("key").unwrap().as_deref() == Some(value));
-    }
-    assert_eq!(leaks(&devices, &db), None);
-    drop(versions);
-    db.close().unwrap();
-    let db = environment.open(&home()).unwrap();
-    assert!(db.verify(&mut |_| {}).unwrap().is_ok());
-}
-
-#[test]
-fn a_key_whose_versions_outgrow_the_fast_tier_goes_to_the_slow_one() {
-    for mut settings in [settings(), hybrid_settings()] {
-        settings.tiers[0].capacity = ByteSize::mib(4);
-        versions_outgrow_the_fast_tier(settings);
-    }
-}

@@ -17,7 +17,7 @@ use thermocline_foundation::{Clock, SystemClock};
 
 /// Calls are counted; those from `at` on, `length` of them, fail.
 #[derive(Debug)]
-struct Plan {
+pub struct Plan {
     calls: AtomicU64,
     at: AtomicU64,
     length: AtomicU64,
@@ -25,7 +25,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(at: u64, length: u64, kind: DeviceErrorKind) -> Arc<Self> {
+    pub fn new(at: u64, length: u64, kind: DeviceErrorKind) -> Arc<Self> {
         let (at, length) = (AtomicU64::new(at), AtomicU64::new(length));
         Arc::new(Self { calls: AtomicU64::new(0), at, length, kind })
     }
@@ -45,7 +45,7 @@ impl Plan {
         }
     }
 
-    fn hook(self: &Arc<Self>) -> Hook {
+    pub fn hook(self: &Arc<Self>) -> Hook {
         let plan = Arc::clone(self);
         Arc::new(move |call: Call, _: &Path, name: &str| plan.pass(call, name))
     }
@@ -65,12 +65,24 @@ impl Plan {
         ))
     }
 
-    fn end(&self) {
+    /// The call after so many more fails; says how many there were so far.
+    pub fn strike_after(&self, calls: u64) -> u64 {
+        let so_far = self.calls();
+        self.at.store(so_far.saturating_add(calls), SeqCst);
+        so_far
+    }
+
+    /// Calls so far that could fail so.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(SeqCst)
+    }
+
+    pub fn end(&self) {
         self.length.store(0, SeqCst);
     }
 
-    fn has_struck(&self) -> bool {
-        self.calls.load(SeqCst) > self.at.load(SeqCst)
+    pub fn has_struck(&self) -> bool {
+        self.calls() > self.at.load(SeqCst)
     }
 }
 
@@ -78,7 +90,7 @@ const STEPS: usize = 30;
 
 /// A clock whose sleeps are short: jobs that fail are tried again many times.
 #[derive(Debug, Default)]
-struct Hasty(SystemClock);
+pub struct Hasty(SystemClock);
 
 impl Clock for Hasty {
     fn now_ns(&self) -> u64 {
@@ -104,7 +116,7 @@ fn run_with_fault(seed: u64, at: u64, length: u64, kind: DeviceErrorKind) -> u64
         Ok(db) => db,
         Err(error) => {
             assert!(plan.has_struck(), "{what}: {error}");
-            return plan.calls.load(SeqCst);
+            return plan.calls();
         }
     };
     let keep = created.clone();
@@ -116,7 +128,7 @@ fn run_with_fault(seed: u64, at: u64, length: u64, kind: DeviceErrorKind) -> u64
         assert!(plan.has_struck(), "{what}: step {step}: {error}");
         assert!(!error.to_string().contains('\n'), "{what}: {error}");
     }
-    let calls = plan.calls.load(SeqCst);
+    let calls = plan.calls();
     plan.end();
     // Reads go on, whatever happened to writing.
     known.check(&keep, known.acknowledged).unwrap_or_else(|why| panic!("{what}: {why}"));

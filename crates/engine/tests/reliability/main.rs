@@ -12,6 +12,7 @@ mod crash;
 mod faults;
 mod history;
 mod hooked;
+mod outgrown;
 mod panics;
 mod refusals;
 mod rot;

@@ -11,12 +11,12 @@ use thermocline_foundation::random::Random;
 
 const MIB: u64 = 1 << 20;
 
-fn set_device(devices: &MemoryDevices, tier: usize, bytes: u64) {
+pub fn set_device(devices: &MemoryDevices, tier: usize, bytes: u64) {
     devices.directory(Path::new(TIERS[tier])).unwrap().set_capacity_bytes(bytes);
 }
 
 /// Bytes of what lies on a tier's device.
-fn used(devices: &MemoryDevices, tier: usize) -> u64 {
+pub fn used(devices: &MemoryDevices, tier: usize) -> u64 {
     let entries = devices.home(Path::new(TIERS[tier])).unwrap().list().unwrap();
     entries.iter().map(|entry| entry.len).sum()
 }

@@ -43,7 +43,10 @@ use std::sync::Arc;
 use thermocline_device::{FileContext, FileKind, Origin};
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::{Planted, Sequence, planted};
-use thermocline_table::{ReadAhead, RecordKind, key_hash};
+use thermocline_table::{ReadAhead, RecordKind, Trailer, key_hash};
+
+/// A record that the merge met: key, trailer, value.
+pub(super) type Met = (Bytes, Trailer, Bytes);
 
 /// A demotion under way.
 #[derive(Debug)]
@@ -54,8 +57,8 @@ pub(crate) struct Demotion {
     /// Tables of bulk loads that are merged.
     pub(super) loads: Vec<Arc<Table>>,
     pub(super) leaving: Arc<Leaving>,
-    /// Hot records of tables that were merged.
-    pub(super) met: Arc<Mutex<Vec<Offer>>>,
+    /// Hot records of tables that were merged, in the order of their keys.
+    pub(super) met: Arc<Mutex<Vec<Met>>>,
     /// None where only clean copies leave and no table is merged.
     pub(super) rewrite: Option<Rewrite>,
     /// Its buffers, as reckoned.
@@ -185,7 +188,7 @@ impl Demotion {
         Box::new(move |key, fate| {
             let fast = &hybrid.fast;
             let hash = key_hash(key);
-            let Fate::Kept { trailer, value, table } = fate else {
+            let Fate::Kept { trailer, value } = fate else {
                 if let Some(buckets) = &fast.feedback.buckets {
                     buckets.remove_slow(key, hash);
                 }
@@ -202,7 +205,7 @@ impl Demotion {
             if hot && met_bytes + bytes <= fast.promotions.offers.bytes_max() {
                 met_bytes += bytes;
                 let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
-                met.lock().push(Offer { key, trailer, value, table });
+                met.lock().push((key, trailer, value));
             }
         })
     }
@@ -239,7 +242,7 @@ impl Demotion {
             Some(rewrite) => rewrite.publish()?,
             None => Vec::new(),
         };
-        let written = Written::of(&added);
+        let (written, offers) = (Written::of(&added), self.met_in(&added));
         if self.rewrite.is_some() {
             fast.slow_tier_backoff.found();
         }
@@ -279,7 +282,7 @@ impl Demotion {
         if frees_nothing {
             self.hybrid.found_no_space();
         }
-        self.offer_met(fast);
+        offer_met(fast, offers);
         gone.into_iter().for_each(|hash| fast.popularity.set_location(hash, false));
         self.departed_bytes = bytes;
         fast.room_was_made();
@@ -295,15 +298,13 @@ impl Demotion {
         Ok(())
     }
 
-    /// Offers hot records that the merge met, as far as there is room for them. Workers are told
-    /// when the demotion ends.
-    fn offer_met(&self, fast: &FastTier) {
-        let offers = &fast.promotions.offers;
-        for offer in std::mem::take(&mut *self.met.lock()) {
-            if offers.add(offer) == Queued::Refused && offers.is_full() {
-                break;
-            }
-        }
+    /// The hot records that the merge met, in the tables that it has made.
+    fn met_in(&self, made: &[TableMeta]) -> Vec<Offer> {
+        let offer = |(key, trailer, value): Met| {
+            let at = made.partition_point(|table| table.largest_key[..] < key[..]);
+            Some(Offer { table: made.get(at)?.number, key, trailer, value })
+        };
+        std::mem::take(&mut *self.met.lock()).into_iter().filter_map(offer).collect()
     }
 
     /// Counts what left, `clean` of it as copies, and what a merge has written.
@@ -357,6 +358,17 @@ impl Demotion {
         let counts = &metrics.demotions;
         counts.merged.add(merged);
         counts.replaced.add((dirty + self.entries(|_| true)).saturating_sub(written.entries));
+    }
+}
+
+/// Offers hot records that a merge met, as far as there is room for them. Workers are told when the
+/// demotion ends.
+fn offer_met(fast: &FastTier, met: Vec<Offer>) {
+    let offers = &fast.promotions.offers;
+    for offer in met {
+        if offers.add(offer) == Queued::Refused && offers.is_full() {
+            break;
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! What leaves in a demotion, what stays, and what memory keeps.
 
 use super::Demotion;
-use crate::Db;
 use crate::compaction::selection::Selection;
+use crate::environment::experiments::{Experiments, Promotion};
 use crate::jobs::{Job, Step};
 use crate::layout::hybrid::demotion::ranges::{DemotionPlan, Purpose};
 use crate::layout::hybrid::records::packing::Stored;
@@ -11,10 +11,12 @@ use crate::layout::hybrid::rules::fullness::EvictionStep;
 use crate::layout::hybrid::space::sweep::Sweep;
 use crate::limits::LEVELS;
 use crate::settings::WRITER_BYTES;
-use crate::support::{hybrid, run_to_end, stepped};
+use crate::support::{hybrid, run_to_end, stepped, stepped_with, tier};
 use crate::table_set::key_range::KeyRange;
+use crate::{ByteSize, Db, Settings};
 use thermocline_device::Origin;
 use thermocline_foundation::Sequence;
+use thermocline_foundation::random::Random;
 use thermocline_popularity::Pinning;
 use thermocline_table::{RecordKind, Trailer, key_hash};
 
@@ -229,4 +231,42 @@ fn of_a_key_that_no_table_has_any_more_the_buckets_know_nothing() {
     demote();
     assert_eq!(db.stats().levels.iter().map(|level| level.tables).sum::<usize>(), 0);
     assert!(buckets.is_empty(), "{} of {all} records", slow());
+}
+
+/// The tier below the fast one has room for what a table begins with, and the next for all of it.
+#[test]
+fn a_hot_record_in_a_table_that_moves_while_it_is_written_is_offered_from_where_it_is_then() {
+    let experiments = Experiments { promotion: Some(Promotion::Demotion), ..Experiments::NONE };
+    let tiers = vec![tier("/fast", 16), tier("/small", 2), tier("/slow", 64)];
+    let db =
+        stepped_with(experiments, &Settings { tiers, table_size: ByteSize::mib(1), ..hybrid() });
+    let fast = &db.engine().hybrid().fast;
+    db.put("hot", "value").unwrap();
+    db.compact_range(None, None, &mut |_| {}).unwrap();
+    (0..9).for_each(|other| _ = fast.popularity.touch(other, false));
+    (0..3).for_each(|_| assert_eq!(db.get("hot").unwrap().unwrap(), "value"));
+    // It comes behind the hot one, and snapshots keep all versions.
+    let mut value = vec![0; 64 << 10];
+    let mut version = |seed| {
+        Random::new(seed).fill(&mut value);
+        db.put("key", &value).unwrap();
+        db.snapshot()
+    };
+    let _snapshots: Vec<_> = (0..48).map(&mut version).collect();
+    db.flush().unwrap();
+    let levels = db.engine().versions().current().levels.clone();
+    let tables = levels.tables().map(|(level, table)| (level, table.clone()));
+    let selection = Selection {
+        range: KeyRange::default(),
+        inputs: tables.collect(),
+        output_level: LEVELS - 1,
+    };
+    run(begin(&db, DemotionPlan::new(selection, Sequence::ZERO)));
+    let levels = db.engine().versions().current().levels.clone();
+    let tables: Vec<_> = levels.tables().map(|(_, table)| table.meta.number).collect();
+    let on_slow = db.stats().tiers[2].used_bytes;
+    assert!(tables.len() == 1 && on_slow > 2 << 20, "{tables:?}, {on_slow} bytes");
+    let offers = fast.promotions.offers.take(u64::MAX);
+    let offered: Vec<_> = offers.iter().map(|offer| (&offer.key[..], offer.table)).collect();
+    assert_eq!(offered, [(&b"hot"[..], tables[0])]);
 }
