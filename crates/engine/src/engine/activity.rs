@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 pub struct ActivityStats {
     /// Full memtables whose flush is waited for or under way.
     pub frozen_memtables: u64,
-    /// How many of them there can be; with as many, a writer that fills the next one waits.
+    /// How many of them there can be; with as many, a writer that fills the next one waits, and
+    /// with fewer where they are far larger than their share of the memory.
     pub frozen_memtables_max: u64,
     /// Tables of level 0.
     pub level0_tables: u64,
@@ -57,19 +58,22 @@ impl Engine {
             waiting_promotions: promotions,
             waiting_spills: spills,
             write_rate_bytes: self.shared.write_throttle.rate(),
-            stall_cause: self.stall_cause(frozen_memtables, level0_tables),
+            stall_cause: self.stall_cause(state, level0_tables),
             file_shortage: self.shared.jobs.shortage.reason(ErrorKind::TooManyOpenFiles),
             room_shortage: self.shared.jobs.shortage.reason(ErrorKind::OutOfSpace),
         }
     }
 
-    fn stall_cause(&self, frozen_memtables: u64, level0_tables: u64) -> Option<String> {
+    fn stall_cause(&self, state: &Version, level0_tables: u64) -> Option<String> {
         if self.shared.latch.reason().is_some() {
             return Some("the store is read-only".to_owned());
         }
-        if frozen_memtables >= MEMTABLES - 1 {
-            let text = format!("{frozen_memtables} full memtables wait for their flush");
-            return Some(text);
+        let memtable_bytes = self.shared.settings.division().memtable_bytes;
+        if !state.has_room_for_memtable(state.active.bytes(), memtable_bytes) {
+            return Some(match state.frozen.len() {
+                1 => "a full memtable waits for its flush".to_owned(),
+                frozen => format!("{frozen} full memtables wait for their flush"),
+            });
         }
         self.shared.write_throttle.rate()?;
         Some(self.layout.stall_cause(level0_tables))

@@ -217,3 +217,14 @@ fn a_value_that_is_handed_over_is_gone_before_its_copy_is_written() {
     db.put("key", Value(vec![7; 1000], Arc::clone(&gone))).unwrap();
     assert_eq!((gone.load(Relaxed), gone_when_written.load(Relaxed)), (1, 1));
 }
+
+#[test]
+fn one_memtable_far_beyond_its_share_holds_writers_up_and_they_are_told_so() {
+    let db = stepped(&Settings { memory: ByteSize::mib(8), ..one_tier() });
+    db.put("large", vec![7; 12 << 20]).unwrap();
+    db.put("small", "value").unwrap();
+    let activity = db.stats().activity;
+    assert!(activity.frozen_memtables == 1 && activity.stall_cause.is_some(), "{activity:?}");
+    db.flush().unwrap();
+    assert_eq!(db.stats().activity.stall_cause, None);
+}

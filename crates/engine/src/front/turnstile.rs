@@ -21,7 +21,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::generations::log_file::LogFile;
 use crate::generations::memtable::Memtable;
 use crate::generations::{Frozen, Generation};
-use crate::limits::MEMTABLES;
 use crate::shared::Shared;
 use crate::versions::{Version, Versions};
 use std::sync::Arc;
@@ -191,21 +190,15 @@ fn full(log: &LogFile) -> DeviceError {
 }
 
 /// Waits until the memory budget has room for another memtable beside the active one, which has
-/// `active_bytes`. Of memtables that are far larger than their share, since a record or a batch is,
-/// one is flushed while the next is filled, and no other waits beside it.
+/// `active_bytes`.
 pub(super) fn wait_for_memtable(
     shared: &Shared,
     versions: &Versions,
     figures: &Figures,
     active_bytes: u64,
 ) -> Result<()> {
-    let bytes_max = MEMTABLES * shared.settings.division().memtable_bytes;
-    let has_room = |version: &Version| {
-        let frozen = &version.frozen;
-        let frozen_bytes: u64 = frozen.iter().map(|frozen| frozen.memtable.bytes()).sum();
-        frozen.is_empty()
-            || (frozen.len() as u64) < MEMTABLES - 1 && frozen_bytes + active_bytes <= bytes_max
-    };
+    let memtable_bytes = shared.settings.division().memtable_bytes;
+    let has_room = |version: &Version| version.has_room_for_memtable(active_bytes, memtable_bytes);
     if has_room(&versions.current()) {
         return Ok(());
     }

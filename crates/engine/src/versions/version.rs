@@ -2,6 +2,7 @@
 
 use crate::generations::Frozen;
 use crate::generations::memtable::Memtable;
+use crate::limits::MEMTABLES;
 use crate::table_set::levels::Levels;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -57,6 +58,16 @@ impl Version {
     /// Nothing has been written since everything was flushed, or the store `rests`.
     pub fn is_calm(&self, rests: bool) -> bool {
         self.frozen.is_empty() && (rests || self.active.count() == 0)
+    }
+
+    /// There may be one memtable more beside the active one, which has `active_bytes`, where each
+    /// is meant to have `memtable_bytes`. Of memtables that are far larger, since a record or a
+    /// batch is, one is flushed while the next is filled, and no other waits beside it.
+    pub fn has_room_for_memtable(&self, active_bytes: u64, memtable_bytes: u64) -> bool {
+        let frozen_bytes: u64 = self.frozen.iter().map(|frozen| frozen.memtable.bytes()).sum();
+        self.frozen.is_empty()
+            || (self.frozen.len() as u64) < MEMTABLES - 1
+                && frozen_bytes + active_bytes <= MEMTABLES * memtable_bytes
     }
 
     /// The oldest sequence that a memtable has; none where all are empty. Flushes take the oldest
