@@ -140,9 +140,9 @@ impl WriteBatch {
         match self.refused {
             Some(error) => Err(error),
             None => {
-                // The memtable will hold this memory and counts the length.
+                // A memtable may keep this memory, and counts its length.
                 let mut encoded = self.encoded;
-                if encoded.capacity() > encoded.len() + encoded.len() / 8 + 64 {
+                if encoded.capacity() > encoded.len() + encoded.len() / 64 + 64 {
                     encoded.shrink_to_fit();
                 }
                 Ok((Bytes::from(encoded), self.count))

@@ -1,10 +1,10 @@
 //! The memtable: recent writes in memory, sorted, each also in the log.
 //!
 //! A skip list of [`Entry`]s. Key and value lie side by side in a chunk that many entries share, so
-//! that memory is taken and given back in chunks, is counted exactly, and outlives no batch. A
-//! large record that is about all of its batch is not copied: it keeps the batch's own memory. The
-//! first eight key bytes are kept beside the slice and decide most comparisons without touching the
-//! chunk.
+//! that memory is taken and given back in chunks and outlives no batch. A large record that is
+//! about all of its batch is not copied: it keeps the batch's own memory, and counts with all of
+//! that. The first eight key bytes are kept beside the slice and decide most comparisons without
+//! touching the chunk.
 //!
 //! Invariants:
 //! 1. Entries are only added; a memtable that is frozen gets no more (the write path stops adding
@@ -205,11 +205,13 @@ impl Memtable {
             let record = record?;
             let (start, end) =
                 (record.key_at as usize, (record.value_at + record.value_len) as usize);
-            let bytes = match owner {
-                Some(owner) if is_most(end - start, encoded.len()) => owner.slice(start..end),
-                _ => keep(&mut chunk, &encoded[start..end]),
+            let (bytes, kept_bytes) = match owner {
+                Some(owner) if is_most(end - start, owner.len()) => {
+                    (owner.slice(start..end), owner.len())
+                }
+                _ => (keep(&mut chunk, &encoded[start..end]), end - start),
             };
-            memory += bytes.len() as u64 + ENTRY_OVERHEAD_BYTES;
+            memory += kept_bytes as u64 + ENTRY_OVERHEAD_BYTES;
             let key_len = record.key_len;
             self.entries.insert(Entry {
                 prefix: prefix_of(&bytes[..key_len as usize]),
@@ -450,17 +452,22 @@ mod tests {
     fn a_large_record_keeps_the_memory_of_its_batch_and_one_among_others_has_a_copy() {
         let lies_in = |value: &Bytes, batch: &Bytes| batch.as_ptr_range().contains(&value.as_ptr());
         let large = vec![7; 100 << 10];
-        for (others, is_shared) in [(0, true), (1, false)] {
+        // Of what is copied, key, value and the length between them; of what is not, what they lie
+        // in: the batch has five bytes more.
+        let both = 5 + 2 + (1 << 10);
+        for (other, is_shared, beside) in
+            [(None, true, 0), (Some(1 << 10), true, both), (Some(50 << 10), false, -5)]
+        {
             let mut batch = WriteBatch::new();
             batch.put("large", &large);
-            for _ in 0..others {
-                batch.put("other", vec![8; 50 << 10]);
-            }
-            let (encoded, _) = batch.freeze().unwrap();
+            other.iter().for_each(|len| _ = batch.put("other", vec![8; *len]));
+            let (encoded, count) = batch.freeze().unwrap();
             let memtable = Memtable::new();
             memtable.insert_group([(Sequence(1), &encoded)]).unwrap();
             let value = memtable.get(b"large", Sequence::MAX).unwrap().1;
-            assert!(value == large && lies_in(&value, &encoded) == is_shared, "{others}");
+            assert!(value == large && lies_in(&value, &encoded) == is_shared, "{other:?}");
+            let held = memtable.bytes() - u64::from(count) * ENTRY_OVERHEAD_BYTES;
+            assert_eq!(held as i64 - encoded.len() as i64, beside, "{other:?}");
             let memtable = Memtable::new();
             memtable.insert_batch(Sequence(1), &encoded).unwrap();
             assert!(!lies_in(&memtable.get(b"large", Sequence::MAX).unwrap().1, &encoded));
