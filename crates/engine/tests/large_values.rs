@@ -1,7 +1,7 @@
 //! Values up to the largest: what moving one takes grows as the value does, on every way that it
-//! goes in the preset `hybrid`. Nothing here looks at a clock: what is counted is the memory that
-//! is asked for, which is what is copied, and the bytes that devices move. Background work is done
-//! on the calling thread, so that all of it is counted.
+//! goes. Nothing here looks at a clock: what is counted is the memory that is asked for, which is
+//! what is copied, and the bytes that devices move. Background work is done on the calling thread,
+//! so that all of it is counted.
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 
 #[allow(dead_code, reason = "shared with the tests of reliability")]
@@ -138,6 +138,12 @@ fn grows_evenly(sizes: &[usize], settings: &Settings) {
 fn every_way_of_a_value_takes_as_much_more_as_it_is_longer() {
     grows_evenly(&[4, 8, 16, 32, 64].map(|mib| mib * MIB), &settings(256, Compression::None));
     grows_evenly(&[4, 8, 16].map(|mib| mib * MIB), &settings(256, Compression::Lz4));
+}
+
+#[test]
+fn without_slots_a_value_takes_as_much_more_as_it_is_longer() {
+    let settings = Settings { preset: Some(Preset::Leveled), ..settings(256, Compression::None) };
+    grows_evenly(&[4, 8, 16, 32, 64].map(|mib| mib * MIB), &settings);
 }
 
 /// The fast tier has no room for the larger ones: they go through its slots all the same.

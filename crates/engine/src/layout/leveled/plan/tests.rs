@@ -1,12 +1,16 @@
 //! Stores whose space comes back.
 
+use crate::compaction::inputs::sources_of;
 use crate::jobs::Look;
+use crate::merge::{Merge, Target};
 use crate::support::{
     assert_rests, delete, merges, one_tier, rest, stepped, stepped_environment, tier,
 };
 use crate::{ByteSize, Db, Preset, Settings};
+use std::ops::Range;
 use std::sync::Arc;
 use thermocline_foundation::random::Random;
+use thermocline_table::ReadAhead;
 
 const RECORDS: u32 = 40_000;
 
@@ -51,6 +55,21 @@ fn held(db: &Db) -> (u64, u64, u64) {
     })
 }
 
+/// Entries that a scan of these keys meets in tables, dead ones among them.
+fn met(db: &Db, keys: Range<u32>) -> usize {
+    let levels = Arc::clone(&db.engine().versions().current().levels);
+    let tables: Vec<_> = levels.tables().map(|(level, table)| (level, Arc::clone(table))).collect();
+    let mut merge = Merge::new(sources_of(&tables, ReadAhead::default()));
+    merge.position(Target::From(&keys.start.to_be_bytes())).unwrap();
+    let end = keys.end.to_be_bytes();
+    let mut entries = 0;
+    while merge.current().is_some_and(|(key, _)| key < &end[..]) {
+        entries += 1;
+        merge.step().unwrap();
+    }
+    entries
+}
+
 #[test]
 fn the_space_of_all_records_comes_back_once_they_are_deleted() {
     let db = loaded();
@@ -62,13 +81,16 @@ fn the_space_of_all_records_comes_back_once_they_are_deleted() {
     let (bytes, ..) = held(&db);
     assert!(bytes <= memtable_bytes, "{bytes} of {full_bytes} are left");
     assert_eq!(db.scan().into_iter().count(), 0);
+    let met = met(&db, 0..RECORDS);
+    assert!(met <= RECORDS as usize / 10, "{met} dead entries");
 }
 
 #[test]
 fn the_space_of_a_range_that_is_deleted_comes_back_and_its_neighbours_stay() {
     let db = loaded();
     let (full_bytes, ..) = held(&db);
-    delete(&db, RECORDS / 4..RECORDS / 4 * 3);
+    let deleted = RECORDS / 4..RECORDS / 4 * 3;
+    delete(&db, deleted.clone());
     rest(&db);
     let memtable_bytes = db.settings().division().memtable_bytes;
     let (bytes, entries, deletes) = held(&db);
@@ -76,6 +98,8 @@ fn the_space_of_a_range_that_is_deleted_comes_back_and_its_neighbours_stay() {
     assert!(bytes <= most, "{bytes} of {full_bytes} are left, {most} at most");
     assert!(entries - deletes >= u64::from(RECORDS / 2), "{entries} {deletes}");
     assert_eq!(db.scan().into_iter().count(), RECORDS as usize / 2);
+    let met = met(&db, deleted);
+    assert!(met <= RECORDS as usize / 10, "{met} dead entries");
 }
 
 #[test]
