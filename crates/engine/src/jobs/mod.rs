@@ -13,8 +13,9 @@
 //! now and then whether the store has come to rest ([`Planner::look_for_rest`]), and ends that with
 //! the rest: a store that is left alone wakes no thread.
 //!
-//! There are three lanes. Flushes have a worker of their own, and so has the upkeep of logs (syncs,
+//! There are four lanes. Flushes have a worker of their own, and so has the upkeep of logs (syncs,
 //! the next log): writers wait for both, so neither a compaction nor the other is in front of them.
+//! So has an index in persistent memory, which tables enter while others are flushed.
 //!
 //! What a job takes (claims, memory, promises of the write budget, files that are not published)
 //! it gives back when it is dropped, whether it is done, failed or panicked; but for what an edit
