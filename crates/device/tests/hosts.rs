@@ -414,6 +414,29 @@ fn a_directory_ends_also_where_the_host_deleted_names_by_itself() {
     assert_eq!(fs::read_dir(place.path("fast")).unwrap().count(), 0);
 }
 
+/// After a loss of power a name may be back whose file is not: what was just made, or deleted.
+#[test]
+fn links_without_files_keep_no_host_from_removing_its_directory() {
+    let place = Place::new();
+    let hosts = place.two();
+    place.put(&hosts, "db/1.sst", 0);
+    let gone = place.put(&hosts, "db/2.sst", 0).place();
+    drop(hosts);
+    fs::remove_file(gone).unwrap();
+    let hosts = place.two();
+    hosts.delete(&place.path("db/1.sst")).unwrap();
+    let lost = place.path("db/.thermocline/lost");
+    assert_eq!(fs::read_dir(&lost).unwrap().count(), 1);
+    fs::write(lost.join("NOTE"), b"a user's").unwrap();
+    let refused = hosts.remove_directory(&place.path("db")).unwrap_err();
+    assert!(refused.to_string().contains("lost/ has NOTE"), "{refused}");
+    assert_eq!(fs::read_dir(&lost).unwrap().count(), 2);
+    fs::remove_file(lost.join("NOTE")).unwrap();
+    hosts.remove_directory(&place.path("db")).unwrap();
+    assert!(!place.path("db").exists());
+    assert_eq!(fs::read_dir(place.path("fast")).unwrap().count(), 0);
+}
+
 #[test]
 fn a_removal_that_was_cut_off_is_done_by_the_next_one() {
     // After the first step; when all is gone but the lock; the directory alone.

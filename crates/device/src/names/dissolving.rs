@@ -1,12 +1,15 @@
 //! The end of a host's directory over tiers: a creation, taken back.
 //!
 //! ```text
-//!   DATABASE becomes CREATING -> HOME, TIER, PROFILE of each tier, its directory -> lost/, links,
+//!   links in lost/ -> DATABASE becomes CREATING -> HOME, TIER, PROFILE of each tier, its directory -> lost/, links,
 //!   CREATING, LOCK, the directory of this software
 //! ```
 //! 1. From the first step on it is a creation that was cut off: a crash leaves what the next
 //!    creation undoes, and what [`Names::undo_cut_off`] does where there is none.
 //! 2. The directory of a tier that has a file of another owner in it stays.
+//! 3. What is in `lost/` tells of files that are gone, whose names the host has no more: after a
+//!    loss of power that may be any that it had just made or deleted. It keeps no host from
+//!    removing its directory.
 //!
 //! Threads: the caller has no file of the directory open.
 
@@ -25,7 +28,7 @@ use thermocline_foundation::sync_site;
 impl Names {
     /// Takes the directory off its tiers. The host's plain files stay.
     ///
-    /// Errors: `Invalid` where a file is on a tier, or a lost one is kept.
+    /// Errors: `Invalid` where a file is on a tier, or one that is no link is in `lost/`.
     pub fn dissolve(self) -> Result<()> {
         self.host.begin()?;
         self.sync_directory()?;
@@ -39,10 +42,7 @@ impl Names {
             return Err(self.stays(&format!("it has {name}; delete or export its files first")));
         }
         let lost = host.own_path.join(LOST_NAME);
-        if host.devices.home(&lost).and_then(|lost| lost.list()).is_ok_and(|lost| !lost.is_empty())
-        {
-            return Err(self.stays("lost/ has links whose files were gone; look at them first"));
-        }
+        self.drop_lost(&lost)?;
         host.drop_extents(TierIndex(0));
         sync_site("names/dissolving", || {
             host.own.rename(HOME_FILE_NAME, CREATING_NAME)?;
@@ -55,6 +55,25 @@ impl Names {
         sync_site("names/dissolving", || clear(&*host.own, CREATING_NAME))?;
         small_file::remove(&*host.own, LOCK_NAME)?;
         host.devices.remove_directory_if_empty(&host.own_path)
+    }
+
+    /// Removes the links in `lost/`, so that they are gone before the directory is.
+    fn drop_lost(&self, path: &Path) -> Result<()> {
+        let lost = match self.host.devices.home(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            lost => lost?,
+        };
+        let entries = lost.list()?;
+        if let Some(entry) = entries.iter().find(|entry| !entry.is_link) {
+            return Err(self.stays(&format!("lost/ has {}, which is no link", entry.name)));
+        }
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let (directory, links) = (self.host.path.display(), entries.len());
+        tracing::warn!(%directory, links, "the host removes a directory with links without files");
+        entries.iter().try_for_each(|entry| lost.delete(&entry.name))?;
+        sync_site("names/dissolving", || lost.sync_directory())
     }
 
     /// A name, as far as is known here, that keeps the directory over its tiers.

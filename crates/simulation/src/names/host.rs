@@ -459,6 +459,13 @@ impl Host {
         self.sync_directory()
     }
 
+    /// An opening put a link away whose file was gone.
+    pub fn lose(&mut self) -> Step {
+        let lost = self.devices.home(&Path::new(super::HOST).join(".thermocline/lost"))?;
+        lost.make_link("9-9.gone.sst", ".thermocline/tier-0/9-9.gone.sst")?;
+        Ok(lost.sync_directory()?)
+    }
+
     /// The directory is taken off its tiers.
     pub fn end(&mut self) -> Step {
         let names = self.names.take().expect("it is open");
