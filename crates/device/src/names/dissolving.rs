@@ -1,8 +1,8 @@
 //! The end of a host's directory over tiers: a creation, taken back.
 //!
 //! ```text
-//!   links in lost/ -> DATABASE becomes CREATING -> HOME, TIER, PROFILE of each tier, its directory -> lost/, links,
-//!   CREATING, LOCK, the directory of this software
+//!   links in lost/ -> DATABASE becomes CREATING -> HOME, TIER, PROFILE of each tier, its directory
+//!   -> lost/, links, CREATING, LOCK, the directory of this software
 //! ```
 //! 1. From the first step on it is a creation that was cut off: a crash leaves what the next
 //!    creation undoes, and what [`Names::undo_cut_off`] does where there is none.
