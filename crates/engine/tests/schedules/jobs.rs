@@ -2,6 +2,7 @@
 
 use super::support::*;
 use crate::error::{Error, Result};
+use crate::jobs::shortage::Moment;
 use crate::jobs::{Job, Jobs, Lane, Planner, Step};
 use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
@@ -37,7 +38,7 @@ impl Planner for Plan {
         Some(Box::new(Piece { ledger: Arc::clone(&self.0), lane, steps: 2 }))
     }
 
-    fn failed(&self, job: &'static str, error: &Error) {
+    fn failed(&self, job: &'static str, _begun: Moment, error: &Error) {
         panic!("{job}: {error}");
     }
 
