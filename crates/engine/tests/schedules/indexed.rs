@@ -131,6 +131,9 @@ fn read_beside_a_switch() {
     at_rest(&db, 7);
 }
 
+/// So many show a look-up that takes the tables that wait too late.
+const ENTERING_SCHEDULES: usize = 10_000;
+
 fn read_beside_entering() {
     let db = indexed();
     put(&db, 1, 40);
@@ -150,7 +153,7 @@ fn readers_beside_a_switch_of_the_memtable_see_one_moment_after_the_other() {
 
 #[test]
 fn readers_beside_the_entering_of_tables_miss_nothing() {
-    check(1000, read_beside_entering);
+    check(ENTERING_SCHEDULES, read_beside_entering);
 }
 
 /// The same keys are written and flushed, deleted too, while all tables are merged.
@@ -184,6 +187,6 @@ fn schedules_find_tables_that_are_taken_after_the_index_was_asked() {
     use thermocline_foundation::Planted;
     use thermocline_foundation::planted::with;
     let bug = Planted::WaitingTakenAfterIndex;
-    let find = || with(bug, || check(1000, read_beside_entering));
-    assert!(std::panic::catch_unwind(find).is_err(), "1000 schedules do not show it");
+    let find = || with(bug, || check(ENTERING_SCHEDULES, read_beside_entering));
+    assert!(std::panic::catch_unwind(find).is_err(), "no schedule shows it");
 }
