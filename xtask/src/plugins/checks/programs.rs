@@ -64,7 +64,7 @@ impl<'a> Program<'a> {
         writer
     }
 
-    /// What it says of itself at the end.
+    /// Runs `command`; the lines of its output that begin with the program's name.
     pub fn said(&self, command: Command) -> Result<String, String> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned() + ": ";
         let said = output_of(command)?;

@@ -164,7 +164,7 @@ fn zeros_that_cannot_be_written_stop_writing() {
 }
 
 #[test]
-fn a_writer_that_finds_no_descriptor_for_a_log_is_told_and_so_is_who_asks_for_figures() {
+fn a_writer_that_finds_no_descriptor_for_a_log_is_told_and_figures_tell_it_too() {
     let short = Arc::new(AtomicBool::new(false));
     let hook = {
         let short = Arc::clone(&short);
