@@ -15,7 +15,9 @@
 //! whose planned sizes still fit, and takes level 0 to be as large as level 1. With
 //! `levels=default` that is its 256 MB a level; with `levels=tuned` the base is chosen so that
 //! levels 0, 1 and 2 together (1 + 1 + 10 bases) fill nine tenths of the fast capacity: the last
-//! tenth is for the log and for compactions, whose outputs exist beside their inputs.
+//! tenth is for the log and for compactions, whose outputs exist beside their inputs. Under writes
+//! that is too little: level 0 and the outputs take half of the capacity again. With `levels=held`
+//! the base is half of that, so that what lies there stays about within the capacity.
 //!
 //! Invariant: write buffers, block cache, row cache and buffers of a persistent cache together are
 //! the memory that was given.
@@ -55,6 +57,8 @@ pub static SPEEDB: RocksDb = RocksDb(Library::Speedb);
 
 /// Levels 0 and 1 of one base each, level 2 of ten.
 const BASES_ON_FAST: u64 = 12;
+/// The same with the outputs of compactions, and with what a level has above its plan under writes.
+const BASES_HELD: u64 = 24;
 const MULTIPLIER: f64 = 10.0;
 const WRITE_BUFFERS: u64 = 3;
 /// RocksDB's own default.
@@ -64,7 +68,7 @@ const LEVEL_BASE: u64 = 256 << 20;
 const WAKE_UP_S: u64 = 20;
 
 const OWN_OPTIONS: [(&str, &str); 13] = [
-    ("levels", "with two tiers: default, or tuned so that the upper levels fill the fast one"),
+    ("levels", "with two tiers: default; tuned: the upper levels fill the fast one; held: with room for writes"),
     ("row-cache", "part of the memory for whole rows, such as 64MiB; default 0"),
     ("cache", "lru (default) or hyper: the kind of block cache"),
     ("block-size", "bytes of a data block; default 4KiB"),
@@ -311,8 +315,11 @@ fn level_base(levels: Option<&str>, first: &TierSpace, tiered: bool) -> Outcome<
     match levels {
         None | Some("default") => Ok(LEVEL_BASE),
         Some("tuned") if tiered => Ok(first.capacity.0 / 10 * 9 / BASES_ON_FAST),
-        Some("tuned") => Err("option levels=tuned needs two tiers: rocksdb@tiers".into()),
-        Some(other) => Err(format!("option levels={other}: it is default or tuned").into()),
+        Some("held") if tiered => Ok(first.capacity.0 / 10 * 9 / BASES_HELD),
+        Some(levels @ ("tuned" | "held")) => {
+            Err(format!("option levels={levels} needs two tiers: rocksdb@tiers").into())
+        }
+        Some(other) => Err(format!("option levels={other}: it is default, tuned or held").into()),
     }
 }
 
@@ -568,6 +575,8 @@ mod tests {
         let filled = plan.level_base * BASES_ON_FAST;
         let fast = plan.paths[0].1;
         assert!(filled <= fast && filled > fast / 10 * 8, "{filled} of {fast}");
+        let held = self::plan(&[("levels", "held")], 2).unwrap();
+        assert_eq!(held.level_base, plan.level_base / 2);
     }
 
     /// RocksDB writes the options that hold into a file of its own.
@@ -595,8 +604,9 @@ mod tests {
     #[test]
     fn wrong_options_are_refused_with_what_is_valid() {
         let refused = |name, value, tiers| plan(&[(name, value)], tiers).unwrap_err().to_string();
-        assert!(refused("levels", "many", 2).contains("default or tuned"));
+        assert!(refused("levels", "many", 2).contains("default, tuned or held"));
         assert!(refused("levels", "tuned", 1).contains("rocksdb@tiers"));
+        assert!(refused("levels", "held", 1).contains("levels=held needs two tiers"));
         assert!(refused("row-cache", "64MiB", 1).contains("for caches"));
         assert!(refused("cache", "none", 1).contains("lru, hyper"));
         assert!(refused("persistent-cache", "8MiB", 1).contains("rocksdb@tiers"));

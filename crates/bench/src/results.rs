@@ -192,6 +192,10 @@ pub struct Measured {
     pub write_amplification: Option<f64>,
     /// Bytes allocated below the tiers for each byte of live keys and values, at the end.
     pub space_amplification: Option<f64>,
+    /// The most that files on the fast tier took in the measured part, of its capacity: above 1 the
+    /// engine had more than it was told. None without two tiers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_fast_share: Option<f64>,
     /// Share of all device reads that the fast tier served; none without two tiers' counters.
     pub fast_read_share: Option<f64>,
     /// Reads of the last tier an operation; none without its counters.
@@ -397,6 +401,7 @@ mod tests {
             write_amplification: Some(1.5),
             space_amplification: Some(1.25),
             fast_read_share: Some(0.5),
+            peak_fast_share: Some(1.75),
             slow_reads_per_op: Some(0.25),
             bound: Some(Bound { resident_share: 0.24, share: 0.5, ..Bound::default() }),
             ..Measured::default()

@@ -74,7 +74,7 @@ pub struct KeigoArguments {
     /// Rows on these workloads alone: ycsb-a, ycsb-c/uniform, nutanix
     #[arg(long, value_delimiter = ',')]
     pub workload: Vec<String>,
-    /// Rows against this alone: all-slow, all-fast or best
+    /// Rows against this alone: all-slow, all-fast, best or best-held
     #[arg(long, value_parser = rows::BASELINES)]
     pub baseline: Option<String>,
     /// Of the data, what the fast tier may take

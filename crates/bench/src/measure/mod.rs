@@ -6,10 +6,12 @@
 //!   traffic    bytes by tier, and their source      process    processor time, memory, kernel
 //!   ticks      the clock of operations               read_back  all records at the end
 //!   flights    writes that a thread has under way    transactions  changes that are ones
+//!   occupancy  the most that files of a tier have taken
 //! ```
 
 mod flights;
 pub mod latency;
+mod occupancy;
 pub mod process;
 mod read_back;
 pub mod runner;
@@ -19,5 +21,6 @@ pub mod traffic;
 mod transactions;
 
 pub use latency::Seen;
+pub use occupancy::Occupancy;
 pub use runner::{Length, Runner, Subject};
 pub use traffic::Meter;

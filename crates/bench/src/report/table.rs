@@ -1,7 +1,8 @@
 //! Results as a table for a terminal.
 //!
 //! Throughput is the median of the rounds; a spread above 5 % is shown, and so is everything that
-//! failed or was skipped. `of bound` is the share of what the best placement would reach.
+//! failed or was skipped. `of bound` is the share of what the best placement would reach, `fast
+//! use` the most of the fast tier's capacity that an engine's files took.
 
 use super::commit;
 use crate::figures::Drawing;
@@ -70,7 +71,7 @@ pub(crate) fn with_spread(spread: Spread) -> String {
     }
 }
 
-const HEAD: [&str; 13] = [
+const HEAD: [&str; 14] = [
     "workload",
     "engine",
     "op/s",
@@ -82,6 +83,7 @@ const HEAD: [&str; 13] = [
     "cpu us",
     "w-amp",
     "slow r/op",
+    "fast use",
     "res/mem",
     "of bound",
 ];
@@ -130,7 +132,9 @@ fn cells(workload: &str, summary: &Summary<'_>, memory_bytes: u64) -> Vec<String
     let resident = summary.spread(|measured| {
         (memory_bytes > 0).then(|| measured.peak_rss_bytes as f64 / memory_bytes as f64)
     });
-    let share = summary.spread(|measured| measured.bound.map(|bound| 100.0 * bound.share));
+    let percent = |spread: Option<Spread>| {
+        spread.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", 100.0 * share.median))
+    };
     vec![
         workload.to_owned(),
         summary.engine.to_owned(),
@@ -143,8 +147,9 @@ fn cells(workload: &str, summary: &Summary<'_>, memory_bytes: u64) -> Vec<String
         text(summary.spread(|measured| Some(measured.cpu_us_per_op)), 2),
         text(summary.spread(|measured| measured.write_amplification), 2),
         text(summary.spread(|measured| measured.slow_reads_per_op), 3),
+        percent(summary.spread(|measured| measured.peak_fast_share)),
         text(resident, 2),
-        share.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share.median)),
+        percent(summary.spread(|measured| measured.bound.map(|bound| bound.share))),
     ]
 }
 
@@ -220,6 +225,7 @@ mod tests {
                     ops_per_s,
                     bound,
                     peak_rss_bytes: 137,
+                    peak_fast_share: Some(1.25),
                     ..Measured::default()
                 }),
                 failure: None,
@@ -235,6 +241,7 @@ mod tests {
         for part in [
             "1500 (1000..2000)",
             "50 %",
+            "125 %",
             "1.37",
             "failed: theirs on ycsb-a: no space",
             "skipped: other on all workloads: not fetched",

@@ -7,13 +7,16 @@ use crate::report::html::svg::{self, Bar, bars, picture, short};
 use crate::report::table::{align, with_spread};
 use crate::results::Results;
 use crate::rig::plan::Medium;
-use crate::summary::Spread;
+use crate::summary::{Spread, summaries};
 use serde::Serialize;
 use std::path::Path;
 use thermocline_device::drivers::host_files;
 
 /// Of the file's schema, which is the command's word behind `thermocline-`.
 const VERSION: u32 = 1;
+
+/// Of the fast tier's capacity; what is above it is told. File systems round files up.
+const EXCESS_SHOWN: f64 = 1.02;
 
 /// What a report is of.
 #[derive(Clone, Copy, Debug)]
@@ -116,7 +119,7 @@ pub fn written<G: Ord>(
             pictures.push(picture);
         }
     }
-    let table = heading(sheet) + &failures(found) + &table(rows);
+    let table = heading(sheet) + &failures(found) + &table(rows) + &excess(found);
     Ok(Outcomes { table, lines: lines(rows), json, results: path.to_owned(), pictures })
 }
 
@@ -147,6 +150,19 @@ fn failures<G>(found: &Found<G>) -> String {
         ))
     });
     failed.collect()
+}
+
+/// Engines that had more of the fast tier than they were told: their rows compare unequal bytes.
+fn excess<G>(found: &Found<G>) -> String {
+    let mut text = String::new();
+    for summary in found.values().flat_map(summaries) {
+        let share = summary.spread(|measured| measured.peak_fast_share);
+        let Some(share) = share.filter(|share| share.median > EXCESS_SHOWN) else { continue };
+        let percent = 100.0 * share.median;
+        let (engine, workload) = (summary.engine, summary.workload);
+        text.push_str(&format!("above the fast tier: {engine} on {workload}: {percent:.0} %\n"));
+    }
+    text
 }
 
 fn table<G>(rows: &[Judged<G>]) -> String {

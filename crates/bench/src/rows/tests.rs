@@ -190,6 +190,24 @@ fn options_go_to_our_labels_alone_and_never_twice() {
 }
 
 #[test]
+fn engines_that_had_more_of_the_fast_tier_than_they_were_told_are_named() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("rows.json");
+    let filled = row("a/x", "ours", "theirs");
+    let mut found = measured(&filled, |_, _| Some(1.0));
+    for row in &mut found.rows {
+        let share = if row.engine == "theirs" { 1.5 } else { 1.0 };
+        row.measured.as_mut().unwrap().peak_fast_share = Some(share);
+    }
+    let found = BTreeMap::from([(0, found)]);
+    let sheet = Sheet { paper: &PAPER, path: &path, medium: Medium::Ram, no_rig: None };
+    let rows = [judge(&filled, found.get(&0), &BTreeMap::new())];
+    let shown = written(&sheet, &rows, &found).unwrap().table;
+    assert!(shown.contains("above the fast tier: theirs on ycsb-c: 150 %"), "{shown}");
+    assert!(!shown.contains("above the fast tier: ours"), "{shown}");
+}
+
+#[test]
 fn a_name_says_that_there_was_no_device() {
     let mut judged = judge(&row("a/x", "ours", "theirs"), None, &BTreeMap::new());
     judged.name_plain();

@@ -6,7 +6,7 @@ use crate::summary::{Spread, Summary};
 use std::fmt::Write;
 use thermocline_foundation::ByteSize;
 
-const HEAD: [&str; 16] = [
+const HEAD: [&str; 17] = [
     "workload",
     "engine",
     "op/s",
@@ -21,6 +21,7 @@ const HEAD: [&str; 16] = [
     "cpu us/op",
     "write amp",
     "slow reads/op",
+    "fast use",
     "memory",
     "of bound",
 ];
@@ -48,7 +49,9 @@ fn row(text: &mut String, workload: &str, summary: &Summary<'_>) {
     if let Some(ops) = summary.ops_per_s() {
         let median = |spread: Option<Spread>| spread.map_or(String::new(), |s| short(s.median));
         let memory = summary.spread(|measured| Some(measured.peak_rss_bytes as f64));
-        let share = summary.spread(|measured| measured.bound.map(|bound| bound.share));
+        let percent = |spread: Option<Spread>| {
+            spread.map_or(String::new(), |share| format!("{:.0} %", 100.0 * share.median))
+        };
         let cells = [
             short(ops.median),
             short(ops.min),
@@ -62,8 +65,9 @@ fn row(text: &mut String, workload: &str, summary: &Summary<'_>) {
             median(summary.spread(|measured| Some(measured.cpu_us_per_op))),
             median(summary.spread(|measured| measured.write_amplification)),
             median(summary.spread(|measured| measured.slow_reads_per_op)),
+            percent(summary.spread(|measured| measured.peak_fast_share)),
             memory.map_or(String::new(), |spread| ByteSize(spread.median as u64).to_string()),
-            share.map_or(String::new(), |spread| format!("{:.0} %", 100.0 * spread.median)),
+            percent(summary.spread(|measured| measured.bound.map(|bound| bound.share))),
         ];
         for cell in cells {
             let _ = write!(text, "<td>{cell}</td>");
