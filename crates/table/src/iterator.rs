@@ -434,14 +434,14 @@ impl TableIterator {
         }
         let cached = table.cache().get(file.number(), address.offset, BlockClass::Data);
         if let Some(block) = cached {
-            self.read_ahead.skip(address);
+            self.read_ahead.skip(address, direction);
             self.data.set_block(block);
             return Ok(());
         }
-        if self.read_ahead.jumps_to(address, direction) {
+        if self.read_ahead.asks(address, direction) {
             let read = table.source(address, BlockClass::Data);
             if read.is_of_copy() {
-                return self.take_copy(read);
+                return self.take_copy(read, direction);
             }
             self.admitted = matches!(read.found, Found::Admitted).then_some(address);
         }
@@ -454,8 +454,8 @@ impl TableIterator {
     }
 
     /// To the block of which a second level has the copy that `read` names.
-    fn take_copy(&mut self, read: BlockRead) -> Motion {
-        self.read_ahead.land(read.address);
+    fn take_copy(&mut self, read: BlockRead, direction: Direction) -> Motion {
+        self.read_ahead.land(read.address, direction);
         if self.defers {
             return self.wait(Awaited::Copy(read));
         }

@@ -12,6 +12,10 @@
 //! for no read that it does not need. Streaming, for compactions, starts at full size. Both
 //! directions work alike.
 //!
+//! Where a second level has copies of blocks, a scan that expects [`SHORT_BYTES`] or less asks it
+//! for each block up to these, as long as it has them: a few reads of a fast device are cheaper
+//! than one of the slow. A longer scan reads its windows of the table.
+//!
 //! A caller can also ask for the window of a jump, read it together with those of other iterators,
 //! and supply it.
 //!
@@ -54,6 +58,8 @@ impl Default for ReadAhead {
 /// would take memory at the same time.
 pub(crate) const LARGE_BYTES: u32 = 1 << 20;
 
+/// What a scan may expect to read and still ask a second level for its blocks: two to five of them.
+const SHORT_BYTES: u64 = 16 << 10;
 const GROWN_BYTES_MIN: u64 = 16 << 10;
 /// From windows of this size on the next one is read ahead.
 const OVERLAP_BYTES_MIN: u64 = 64 << 10;
@@ -101,6 +107,8 @@ pub(crate) struct Reader {
     next_bytes: u64,
     /// Reads since the last jump.
     reads: u32,
+    /// Bytes since the last jump that were in memory or read elsewhere, block after block.
+    elsewhere: u64,
 }
 
 impl Reader {
@@ -115,6 +123,7 @@ impl Reader {
             supplied: false,
             next_bytes: 0,
             reads: 0,
+            elsewhere: 0,
         }
     }
 
@@ -124,27 +133,30 @@ impl Reader {
     }
 
     /// The block at `address` was found in the cache.
-    pub fn skip(&mut self, address: BlockAddress) {
-        self.last = Some(address);
+    pub fn skip(&mut self, address: BlockAddress, direction: Direction) {
+        let run = self.last.replace(address).is_some_and(|last| adjoins(last, address, direction));
+        let before = if run { self.elsewhere } else { 0 };
+        self.elsewhere = before + u64::from(address.len);
     }
 
-    /// The block at `address` has to be read by itself: the last one does not lead to it, nothing
-    /// of it is in memory or under way, and no more is expected to be read from there.
-    pub fn jumps_to(&self, address: BlockAddress, direction: Direction) -> bool {
-        let expects_more = match self.mode {
-            ReadAhead::Adaptive { first_bytes, .. } => first_bytes > address.len,
-            ReadAhead::Stream { .. } => true,
-        };
+    /// Whether a copy of the block at `address` is worth a read of its own. Nothing of it is in
+    /// memory or under way, and the last block does not lead to it, or was one of the first of a
+    /// short scan, all of which were elsewhere.
+    pub fn asks(&self, address: BlockAddress, direction: Direction) -> bool {
+        let ReadAhead::Adaptive { first_bytes, .. } = self.mode else { return false };
+        let expected = u64::from(first_bytes);
         let is_here = |window: &Window| window.block(address).is_some();
-        !expects_more
-            && self.pending.is_none()
-            && !self.last.is_some_and(|last| adjoins(last, address, direction))
-            && !self.window.as_ref().is_some_and(is_here)
+        let run = self.last.is_some_and(|last| adjoins(last, address, direction));
+        let may = match run {
+            false => expected <= SHORT_BYTES.max(address.len.into()),
+            true => expected <= SHORT_BYTES && (1..expected).contains(&self.elsewhere),
+        };
+        may && self.pending.is_none() && !self.window.as_ref().is_some_and(is_here)
     }
 
-    /// The block at `address`, which was jumped to, is read elsewhere.
-    pub fn land(&mut self, address: BlockAddress) {
-        self.last = Some(address);
+    /// The block at `address`, for which a second level was asked, is read elsewhere.
+    pub fn land(&mut self, address: BlockAddress, direction: Direction) {
+        self.skip(address, direction);
         (self.next_bytes, self.reads) = (0, 1);
     }
 
@@ -220,6 +232,7 @@ impl Reader {
 
     /// Goes on to the block at `address`, in a run or by a jump.
     fn arrive(&mut self, address: BlockAddress, direction: Direction) -> bool {
+        self.elsewhere = 0;
         let last = self.last.replace(address);
         last.is_some_and(|last| adjoins(last, address, direction))
     }

@@ -182,9 +182,63 @@ fn a_seek_offers_the_block_that_it_lands_on_and_no_other() {
     let mut it = table.iter(ReadAhead::Stream { window_bytes: 4096 });
     it.seek_to_last().unwrap();
     table.verify(&mut |_| {}).unwrap();
-    let window = ReadAhead::Adaptive { first_bytes: 4000, window_bytes_max: 1 << 20 };
+    let window = ReadAhead::Adaptive { first_bytes: 17 << 10, window_bytes_max: 1 << 20 };
     table.iter(window).seek(b"lake/30", Sequence::MAX).unwrap();
     assert_eq!(data(&copies), 0, "windows, merges and checks never");
+}
+
+/// Both directions, and with the reads left to the caller.
+#[test]
+fn a_short_scan_reads_copies_block_by_block_as_long_as_there_are_some() {
+    let (rows, copies) = (small_rows(), Copies::new());
+    let (driver, table) = table(1, &copies, &rows);
+    let scan = |first_bytes: u32, forward: bool, defers: bool| {
+        driver.reads.store(0, Relaxed);
+        copies.state().asked.clear();
+        let mut it = table.iter(ReadAhead::Adaptive { first_bytes, window_bytes_max: 1 << 20 });
+        if defers {
+            while let Some(awaited) = it.begin(|it| it.seek(b"lake/30", Sequence::MAX)).unwrap() {
+                let ReadAt { file, offset, len } = awaited.read_at();
+                it.supply(&awaited, file.read(offset, len)).unwrap();
+            }
+        } else {
+            it.seek(b"lake/30", Sequence::MAX).unwrap();
+        }
+        let keys: Vec<Vec<u8>> = (0..30)
+            .map(|_| {
+                let key = it.key().to_vec();
+                if forward {
+                    it.next().unwrap()
+                } else {
+                    it.prev().unwrap()
+                }
+                key
+            })
+            .collect();
+        let is_data = |(_, class): &&(BlockKey, BlockClass)| *class == BlockClass::Data;
+        let asked: Vec<u32> =
+            copies.state().asked.iter().filter(is_data).map(|(key, _)| key.len).collect();
+        (keys, asked, driver.reads.load(Relaxed))
+    };
+    for (forward, defers) in [(true, false), (true, true), (false, false)] {
+        copies.state().at.clear();
+        copies.state().admits = false;
+        let plain = scan(2000, forward, defers);
+        assert_eq!(plain.1.len(), 1, "a window holds the rest");
+        copies.state().admits = true;
+        // Each scan has one block more than the last one: what it missed was offered to it.
+        let reads: Vec<u64> = (0..12)
+            .map(|_| {
+                let (keys, asked, reads) = scan(2000, forward, defers);
+                let (_, before) = asked.split_last().unwrap();
+                assert!(keys == plain.0 && before.iter().sum::<u32>() < 2000, "{asked:?} bytes");
+                reads
+            })
+            .collect();
+        assert!(reads[0] > 0 && reads.last() < reads.first(), "{reads:?}");
+        let (keys, asked, _) = scan(17 << 10, forward, defers);
+        assert_eq!((keys, asked), (plain.0, vec![]), "a long scan has windows of the table");
+    }
 }
 
 #[test]
