@@ -75,6 +75,12 @@ pub struct Leaving<N> {
     pub is_forced: bool,
 }
 
+/// Some tier gives files away, if it has any that may leave and a slower tier takes them.
+pub fn is_due(tiers: &[TierState], thresholds: Thresholds) -> bool {
+    let faster = &tiers[..tiers.len().saturating_sub(1)];
+    faster.iter().any(|tier| !is_free(tier, 0, thresholds.upper_percent))
+}
+
 /// The files that leave their tiers, in the order to move them: those of the fastest tier first, of
 /// each tier the coldest.
 pub fn leaving<N: Clone + Ord>(
@@ -84,7 +90,10 @@ pub fn leaving<N: Clone + Ord>(
 ) -> Vec<Leaving<N>> {
     let mut tiers = tiers.to_vec();
     let mut order: Vec<_> = residents.iter().collect();
-    order.sort_by_key(|file| (file.tier, Reverse(file.coldness()), file.name.clone()));
+    order.sort_by(|one, other| {
+        let key = |file: &Resident<N>| (file.tier, Reverse(file.coldness()));
+        key(one).cmp(&key(other)).then_with(|| one.name.cmp(&other.name))
+    });
     let mut leaving = Vec::new();
     for file in order {
         let at = file.tier.position();
@@ -131,7 +140,9 @@ mod tests {
     }
 
     fn found(files: &[Resident<u32>], others: &[u64]) -> Vec<(u32, u8, bool)> {
-        let leaving = leaving(files, &tiers(files, others), Thresholds::default());
+        let (tiers, thresholds) = (tiers(files, others), Thresholds::default());
+        let leaving = leaving(files, &tiers, thresholds);
+        assert!(leaving.is_empty() || is_due(&tiers, thresholds), "{others:?}");
         leaving.into_iter().map(|file| (file.name, file.to.0, file.is_forced)).collect()
     }
 
@@ -162,6 +173,14 @@ mod tests {
         assert_eq!(found(&files, &[935, 970, 950]), [], "no tier below takes any");
         assert_eq!(found(&files, &[0, 0, 990]), [], "the slowest has nowhere to give");
         assert_eq!(found(&files, &[990]), []);
+    }
+
+    #[test]
+    fn files_are_looked_at_only_where_a_tier_is_below_its_upper_threshold() {
+        let is_due = |used: &[u64]| is_due(&tiers(&[], used), Thresholds::default());
+        assert!(!is_due(&[950, 950, 999]), "the slowest has nowhere to give");
+        assert!(is_due(&[951, 0, 0]) && is_due(&[0, 951, 0]));
+        assert!(!is_due(&[999]) && !is_due(&[]));
     }
 
     #[test]

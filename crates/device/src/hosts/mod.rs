@@ -168,7 +168,7 @@ impl Hosts {
         }
         let at = At::new(path)?;
         let file = self.shared.names_to_write(&at.directory)?.create(&at.name, class)?;
-        self.shared.waker.wake();
+        self.shared.waker.wake_soon();
         Ok(Some(file))
     }
 
@@ -289,8 +289,8 @@ impl Hosts {
     /// The level of a table became known, or is another one now. Nothing of a plain file.
     pub fn set_level(&self, path: &Path, level: u8) -> Result<()> {
         let at = At::new(path)?;
-        if let Some(names) = self.shared.names(&at.directory)? {
-            names.set_level(&at.name, level);
+        let names = self.shared.names(&at.directory)?;
+        if names.is_some_and(|names| names.set_level(&at.name, level)) {
             self.shared.waker.wake();
         }
         Ok(())

@@ -2,7 +2,8 @@
 //! (Keigo, sections 4.2 and 4.3).
 //!
 //! 1. It sleeps until a file is made or a level becomes known; while a directory is being changed
-//!    it looks once a second.
+//!    it looks once a second. A look goes through all files, so that it is one for all that are
+//!    made within a moment.
 //! 2. Moves of one directory are made by as many threads as its devices can use beside their
 //!    writers, or as many as the settings say.
 //! 3. A round ends early where a directory is to be released, renamed or removed: that waits for
@@ -26,12 +27,21 @@ use thermocline_foundation::sync::{Condvar, Mutex};
 use thermocline_foundation::threads::{self, JoinHandle};
 
 const PERIOD: Duration = Duration::from_secs(1);
+/// What a file that is made may wait until its tier's room is looked at.
+const SOON: Duration = Duration::from_millis(50);
 
 /// What the thread is told.
 #[derive(Debug, Default)]
 struct Work {
     is_woken: bool,
+    is_due_soon: bool,
     is_over: bool,
+}
+
+impl Work {
+    fn is_urgent(&self) -> bool {
+        self.is_woken || self.is_over
+    }
 }
 
 /// Wakes the thread.
@@ -52,6 +62,16 @@ impl Waker {
         }
     }
 
+    /// As [`Waker::wake`], for what can wait a moment.
+    pub fn wake_soon(&self) {
+        let mut work = self.work.lock();
+        if !work.is_due_soon {
+            work.is_due_soon = true;
+            drop(work);
+            self.changed.notify_all();
+        }
+    }
+
     /// The thread is to end.
     pub fn end(&self) {
         self.work.lock().is_over = true;
@@ -65,13 +85,16 @@ impl Waker {
     /// Waits for a waking, and for `period` at most; false once it is over.
     pub fn wait(&self, period: Option<Duration>) -> bool {
         let mut work = self.work.lock();
-        if !work.is_woken && !work.is_over {
+        if !work.is_urgent() && !work.is_due_soon {
             match period {
                 Some(period) => drop(self.changed.wait_for(&mut work, period)),
                 None => self.changed.wait(&mut work),
             }
         }
-        work.is_woken = false;
+        if !work.is_urgent() && work.is_due_soon {
+            self.changed.wait_for(&mut work, SOON);
+        }
+        (work.is_woken, work.is_due_soon) = (false, false);
         !work.is_over
     }
 }

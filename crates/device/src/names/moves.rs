@@ -28,7 +28,7 @@ use crate::driver::Handle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
 use crate::migration::copy;
-use crate::migration_queue::{Leaving, Thresholds, leaving};
+use crate::migration_queue::{Leaving, Thresholds, is_due, leaving};
 use crate::placement::{TierState, overflow_order};
 use crate::pool_size::pool_size;
 use crate::profile::Source;
@@ -63,18 +63,22 @@ struct Begun {
 
 impl Names {
     /// The level of a table became known, or is another one now: it counts for the next placement,
-    /// and [`Names::move_next`] moves the file where that has it elsewhere.
-    pub fn set_level(&self, name: &str, level: u8) {
+    /// and [`Names::move_next`] moves the file where that has it elsewhere; true if it is to look
+    /// at that.
+    pub fn set_level(&self, name: &str, level: u8) -> bool {
         let mut listing = self.host.listing.lock();
-        let Ok(named) = listing.get_mut(name) else { return };
+        let Ok(named) = listing.get_mut(name) else { return false };
         let before = named.class.level.replace(level);
-        if before != Some(level) && named.class.holds != Holds::Other {
-            self.host.counts.corrected_levels.add(u64::from(before.is_some()));
-            named.is_late = !named.is_whole() && !named.can_move();
-            if !named.is_late {
-                listing.to_place.push_back(name.to_owned());
-            }
+        if before == Some(level) || named.class.holds == Holds::Other {
+            return false;
         }
+        self.host.counts.corrected_levels.add(u64::from(before.is_some()));
+        named.is_late = !named.is_whole() && !named.can_move();
+        let is_due = !named.is_late;
+        if is_due {
+            listing.to_place.push_back(name.to_owned());
+        }
+        is_due
     }
 
     /// Makes one of the moves that are due; false if there was none. Files whose level changed come
@@ -182,9 +186,13 @@ pub(super) fn spare_threads(tier: &TierState, is_forced: bool) -> u16 {
 impl Host {
     /// The file that is to leave its tier next, for want of room.
     fn next_leaving(&self) -> Option<Leaving<String>> {
-        let tiers = self.tier_states();
+        let (tiers, thresholds) = (self.tier_states(), Thresholds::default());
+        // Asked for each file that a host makes: most of the time no tier is that full.
+        if !is_due(&tiers, thresholds) {
+            return None;
+        }
         let residents = self.listing.lock().residents(tiers.len());
-        leaving(&residents, &tiers, Thresholds::default()).into_iter().next()
+        leaving(&residents, &tiers, thresholds).into_iter().next()
     }
 
     fn managed_names(&self, wanted: impl Fn(Holds) -> bool) -> Vec<String> {

@@ -15,8 +15,9 @@ fn a_table_whose_level_changes_moves_and_its_readers_end_where_they_began() {
     let names = place.make("db", &["fast", "slow"]);
     let file = put(&names, "a.sst", 0, b"table");
     let reader = fs::File::open(file.place()).unwrap();
-    names.set_level("a.sst", 6);
-    names.set_level("absent.sst", 6);
+    assert!(!names.set_level("a.sst", 0), "that is known");
+    assert!(names.set_level("a.sst", 6));
+    assert!(!names.set_level("absent.sst", 6));
     assert!(names.move_next().unwrap());
     assert!(!names.move_next().unwrap());
     assert_eq!(file.epoch().load(Acquire), 1);
