@@ -259,9 +259,20 @@ thermocline_status thermocline_file_place(const thermocline_file *file, char **p
 // `file` must not be NULL. Costs a load from memory.
 uint64_t thermocline_file_epoch(const thermocline_file *file);
 
+// Where the number of `thermocline_file_epoch` is, for a host that loads it itself (atomically, with
+// acquire). There as long as the handle is. `file` must not be NULL.
+const uint64_t *thermocline_file_epoch_address(const thermocline_file *file);
+
 // The host has read from the file, so that it stays longer on its tier. `file` must not be NULL.
 // Costs additions to counters that all readers of the file share: once in a while is enough.
 void thermocline_file_was_read(const thermocline_file *file);
+
+// As `thermocline_file_was_read`, for so many reads since the call before.
+void thermocline_file_was_read_times(const thermocline_file *file, uint64_t times);
+
+// What offsets, lengths and buffers of the host's direct I/O have to be multiples of, wherever the
+// file moves: the largest block of the tiers' devices, a power of two. `file` must not be NULL.
+size_t thermocline_file_direct_unit(const thermocline_file *file);
 
 // Extents are kept of the file (`cache=extents`), as long as the handle lives: where they are not,
 // the host need not ask for them. `file` must not be NULL.
@@ -288,6 +299,10 @@ void thermocline_file_fill(const thermocline_file *file,
                            const thermocline_wanted *wanted,
                            const char *bytes,
                            size_t len);
+
+// A tier of the file's directory is emulated (`emulated=DEVICE`), as long as the handle lives: where
+// none is, `thermocline_file_book` answers 0. `file` must not be NULL.
+bool thermocline_file_is_emulated(const thermocline_file *file);
 
 // For experiments with a tier that is emulated (`emulated=DEVICE`): when its device would be done
 // with what the host is about to do, of `len` bytes at `offset`; 0 where the device is a real one.

@@ -311,6 +311,12 @@ pub trait Driver: Send + Sync + Debug {
         None
     }
 
+    /// Bytes of a block of the directory's device, a power of two: what a program's own direct I/O
+    /// there is in multiples of. None where there is no such device.
+    fn block_bytes(&self) -> Option<usize> {
+        None
+    }
+
     /// The device that [`Driver::device_counts`] tells of; none where that cannot be told.
     fn counted_device(&self) -> Option<CountedDevice> {
         self.directory_id().map(|id| CountedDevice::Real(id.device))

@@ -202,12 +202,35 @@ pub unsafe extern "C" fn thermocline_file_epoch(file: *const File) -> u64 {
     unsafe { &*file }.held().of.epoch().load(Acquire)
 }
 
+/// Where the number of `thermocline_file_epoch` is, for a host that loads it itself (atomically,
+/// with acquire). There as long as the handle is. `file` must not be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thermocline_file_epoch_address(file: *const File) -> *const u64 {
+    // SAFETY: the header asks for it.
+    unsafe { &*file }.held().of.epoch().as_ptr().cast_const()
+}
+
 /// The host has read from the file, so that it stays longer on its tier. `file` must not be NULL.
 /// Costs additions to counters that all readers of the file share: once in a while is enough.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thermocline_file_was_read(file: *const File) {
     // SAFETY: the header asks for it.
     unsafe { &*file }.held().of.was_read();
+}
+
+/// As `thermocline_file_was_read`, for so many reads since the call before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thermocline_file_was_read_times(file: *const File, times: u64) {
+    // SAFETY: the header asks for it.
+    unsafe { &*file }.held().of.was_read_times(times);
+}
+
+/// What offsets, lengths and buffers of the host's direct I/O have to be multiples of, wherever the
+/// file moves: the largest block of the tiers' devices, a power of two. `file` must not be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thermocline_file_direct_unit(file: *const File) -> usize {
+    // SAFETY: the header asks for it.
+    unsafe { &*file }.held().of.direct_unit()
 }
 
 /// Extents are kept of the file (`cache=extents`), as long as the handle lives: where they are not,
@@ -292,6 +315,14 @@ pub const THERMOCLINE_USE_READ: i32 = 0;
 pub const THERMOCLINE_USE_WRITE: i32 = 1;
 /// The host makes it durable.
 pub const THERMOCLINE_USE_SYNC: i32 = 2;
+
+/// A tier of the file's directory is emulated (`emulated=DEVICE`), as long as the handle lives:
+/// where none is, `thermocline_file_book` answers 0. `file` must not be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thermocline_file_is_emulated(file: *const File) -> bool {
+    // SAFETY: the header asks for it.
+    unsafe { &*file }.held().of.is_emulated()
+}
 
 /// For experiments with a tier that is emulated (`emulated=DEVICE`): when its device would be done
 /// with what the host is about to do, of `len` bytes at `offset`; 0 where the device is a real one.

@@ -102,6 +102,7 @@ static void files(thermocline_tiers *tiers) {
     OK(thermocline_tiers_open_file(tiers, at("db/1.sst"), &other, &why));
     CHECK(other != NULL);
     thermocline_file_was_read(other);
+    thermocline_file_was_read_times(other, 2);
     thermocline_wanted wanted = {1, 1, 1};
     uint64_t epoch = thermocline_file_epoch(other);
     char bytes[8];
@@ -110,7 +111,11 @@ static void files(thermocline_tiers *tiers) {
     CHECK(thermocline_file_read_cached(other, epoch, 0, bytes, sizeof bytes, &wanted) == -1);
     CHECK(wanted.len == 0);
     thermocline_file_fill(other, epoch, &wanted, bytes, sizeof bytes);
+    CHECK(*thermocline_file_epoch_address(other) == epoch);
+    size_t unit = thermocline_file_direct_unit(other);
+    CHECK(unit >= 512 && (unit & (unit - 1)) == 0);
     /* No tier is emulated. */
+    CHECK(!thermocline_file_is_emulated(other));
     CHECK(thermocline_file_book(other, THERMOCLINE_USE_READ, 0, 4096) == 0);
     CHECK(thermocline_file_book(other, -1, 0, 4096) == 0);
     thermocline_file_wait(other, 0);
@@ -146,6 +151,7 @@ static void files(thermocline_tiers *tiers) {
     CHECK(thermocline_file_epoch(file) == 0);
     OK(thermocline_file_continue_elsewhere(file, 4, &why));
     CHECK(thermocline_file_epoch(file) == 1);
+    CHECK(*thermocline_file_epoch_address(file) == 1);
     moved = place_of(file);
     CHECK(strcmp(place, moved) != 0 && holds(moved, "db/1"));
     thermocline_free(place);

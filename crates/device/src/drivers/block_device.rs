@@ -1,5 +1,5 @@
-//! What the kernel counts of a block device, in `/sys/dev/block/MAJOR:MINOR/stat`, and what it
-//! holds back from all of them, in `/proc/meminfo`.
+//! What the kernel knows of a block device: what it counts, in `/sys/dev/block/MAJOR:MINOR/stat`,
+//! and how long its blocks are; and what it holds back from all of them, in `/proc/meminfo`.
 //!
 //! ```text
 //!   reads merged sectors ms  writes merged sectors ms  in flight  busy ms  ...
@@ -26,6 +26,20 @@ pub(super) fn counts(directory: DirectoryId) -> Option<DeviceCounts> {
     let unwritten_bytes =
         std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| unwritten(&text));
     Some(DeviceCounts { unwritten_bytes: unwritten_bytes.unwrap_or(u64::MAX), ..counts })
+}
+
+/// Bytes of a block of the device that a directory lies on. A partition has those of its disk.
+pub(super) fn block_bytes(directory: DirectoryId) -> Option<usize> {
+    let (major, minor) = (major(directory.device), minor(directory.device));
+    let queue = |of: &str| {
+        let path = format!("/sys/dev/block/{major}:{minor}/{of}queue/logical_block_size");
+        std::fs::read_to_string(path).ok()
+    };
+    block(&queue("").or_else(|| queue("../"))?)
+}
+
+fn block(text: &str) -> Option<usize> {
+    text.trim().parse().ok().filter(|bytes: &usize| bytes.is_power_of_two())
 }
 
 /// Bytes that the page cache has not written yet.
@@ -66,6 +80,14 @@ mod tests {
         assert_eq!(parse(line), Some(counts));
         for other in ["", "1 2 3 4 5 6 7 8 9", "1 2 3 4 5 6 7 8 9 ten", "-1 2 3 4 5 6 7 8 9 10"] {
             assert_eq!(parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_block_is_a_power_of_two_of_bytes() {
+        assert_eq!((block("512\n"), block("4096\n")), (Some(512), Some(4096)));
+        for other in ["", "0\n", "520\n", "-512\n", "512 B\n"] {
+            assert_eq!(block(other), None, "{other}");
         }
     }
 

@@ -250,6 +250,10 @@ impl Driver for DirectDriver {
         self.disk.id().and_then(block_device::counts)
     }
 
+    fn block_bytes(&self) -> Option<usize> {
+        self.disk.id().and_then(block_device::block_bytes)
+    }
+
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
         if self.ring {
             match RingQueue::new(depth, self.asking.clone()) {

@@ -288,6 +288,10 @@ impl Driver for EmulatedDriver {
         Some(self.device.schedule.counts(self.device.clock().now_ns()))
     }
 
+    fn block_bytes(&self) -> Option<usize> {
+        self.inner.block_bytes()
+    }
+
     fn counted_device(&self) -> Option<CountedDevice> {
         Some(CountedDevice::Emulated(Arc::as_ptr(&self.device).addr()))
     }

@@ -93,6 +93,10 @@ impl Driver for PosixDriver {
         self.disk.id().and_then(block_device::counts)
     }
 
+    fn block_bytes(&self) -> Option<usize> {
+        self.disk.id().and_then(block_device::block_bytes)
+    }
+
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
         Ok(Box::new(PoolQueue::new(Arc::clone(&self.pool), depth, true)))
     }

@@ -163,6 +163,8 @@ struct Host {
     identities: Vec<Arc<Tier>>,
     /// One of them has an emulated device.
     is_emulated: bool,
+    /// The largest block of their devices.
+    direct_unit: usize,
     /// The tiers by where their files lie, and last the host's directory where it is no tier.
     rooms: Vec<Room>,
     /// Which of `rooms` is the host's directory.

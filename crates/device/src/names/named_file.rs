@@ -93,10 +93,21 @@ impl NamedFile {
 
     /// To be called when the host has read from it: what is read stays longer on its tier.
     pub fn was_read(&self) {
+        self.was_read_times(1);
+    }
+
+    /// As [`NamedFile::was_read`], for so many reads since the call before.
+    pub fn was_read_times(&self, times: u64) {
         let epoch = self.host.epochs.load(Ordering::Relaxed);
         self.reading.last_epoch.store(epoch, Ordering::Relaxed);
-        self.reading.reads.fetch_add(1, Ordering::Relaxed);
-        self.host.served[self.served_by()].add(1);
+        self.reading.reads.fetch_add(times, Ordering::Relaxed);
+        self.host.served[self.served_by()].add(times);
+    }
+
+    /// Offsets, lengths and buffers of a host's direct I/O that suit the devices of all tiers,
+    /// since its buffers may outlive a move: multiples of so many bytes, a power of two.
+    pub fn direct_unit(&self) -> usize {
+        self.host.direct_unit
     }
 
     /// Where its tier's device is emulated: when that would be done with what the host is about to

@@ -24,6 +24,7 @@ use super::sampling::Sampling;
 use super::{
     Changing, DIRECTORY_NAME, FileClass, Host, LOST_NAME, Names, Room, UNFINISHED, is_hidden,
 };
+use crate::buffer::PAGE_BYTES;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::InstanceId;
 use crate::load::Loads;
@@ -108,6 +109,12 @@ impl Names {
     }
 }
 
+/// The largest block of the rooms' devices; a page where one does not tell.
+fn direct_unit(rooms: &[Room]) -> usize {
+    let blocks = rooms.iter().map(|room| room.tier.driver().block_bytes());
+    blocks.map(|block| block.unwrap_or(PAGE_BYTES)).max().unwrap_or(PAGE_BYTES)
+}
+
 impl Host {
     fn home_file(&self, instance: InstanceId, moving_to: Option<PathBuf>) -> HomeFile {
         HomeFile { instance, path: self.path.clone(), moving_to }
@@ -158,13 +165,14 @@ impl Host {
             rooms.push(host_room(home_room, ByteSize(u64::MAX)));
         }
         let listing = Listing::default();
-        let served = rooms.iter().map(|_| Counter::default()).collect();
         let host = Self {
             devices,
             path,
             own,
             own_path,
             is_emulated: identities.iter().any(|tier| tier.driver().emulated_as().is_some()),
+            direct_unit: direct_unit(&rooms),
+            served: rooms.iter().map(|_| Counter::default()).collect(),
             identities,
             rooms,
             home: home_room,
@@ -174,7 +182,6 @@ impl Host {
             loads: Loads::default(),
             sampling: Sampling::default(),
             counts: Counts::default(),
-            served,
             copying: Copying::default(),
             extents: OnceLock::new(),
             changing: Mutex::new(None),

@@ -48,6 +48,30 @@ fn what_is_no_log_table_or_blob_stays_a_plain_file() {
 }
 
 #[test]
+fn reads_are_told_one_by_one_or_several_at_once() {
+    let place = Place::new();
+    let names = place.make("db", &["fast", "slow"]);
+    let (upper, lower) = (put(&names, "a.sst", 0, b"upper"), put(&names, "b.sst", 6, b"lower"));
+    upper.was_read();
+    upper.was_read_times(4);
+    lower.was_read_times(2);
+    let reads: Vec<_> = names.files().iter().map(|file| file.reads).collect();
+    assert_eq!(reads, [5, 2]);
+    let served: Vec<_> = names.tiers().iter().map(|tier| tier.reads).collect();
+    assert_eq!(served, [5, 2]);
+}
+
+#[test]
+fn direct_reads_suit_the_devices_of_all_tiers() {
+    let place = Place::new();
+    let names = place.make("db", &["fast", "slow"]);
+    let (upper, lower) = (put(&names, "a.sst", 0, b"upper"), put(&names, "b.sst", 6, b"lower"));
+    let unit = upper.direct_unit();
+    assert!(unit.is_power_of_two() && unit >= 512, "{unit}");
+    assert_eq!(lower.direct_unit(), unit);
+}
+
+#[test]
 fn a_rename_takes_the_link_and_what_it_replaces_goes_when_that_is_durable() {
     let place = Place::new();
     let names = place.make("db", &["fast", "slow"]);
