@@ -24,7 +24,11 @@ constexpr size_t kBufferBytes = 65536;
 
 TieredWritableFile::TieredWritableFile(leveldb::Env* host, OpenFile file, uint64_t len,
                                        std::unique_ptr<leveldb::WritableFile> opened)
-    : host_(host), file_(std::move(file)), opened_(std::move(opened)), len_(len) {}
+    : host_(host),
+      file_(std::move(file)),
+      charged_(Charged(file_.get())),
+      opened_(std::move(opened)),
+      len_(len) {}
 
 // As the host's class does, which has nothing to answer then.
 TieredWritableFile::~TieredWritableFile() {
@@ -33,7 +37,7 @@ TieredWritableFile::~TieredWritableFile() {
 
 Status TieredWritableFile::PassOn() {
   while (failed_.ok() && !buffer_.empty()) {
-    const Charge charge(file_.get(), THERMOCLINE_USE_WRITE, len_, buffer_.size());
+    const Charge charge(charged_, THERMOCLINE_USE_WRITE, len_, buffer_.size());
     Status status = opened_->Append(buffer_);
     if (status.ok()) status = opened_->Flush();
     if (status.ok()) {
@@ -68,7 +72,7 @@ Status TieredWritableFile::Flush() { return PassOn(); }
 Status TieredWritableFile::Sync() {
   const Status passed = PassOn();
   if (!passed.ok()) return passed;
-  const Charge charge(file_.get(), THERMOCLINE_USE_SYNC, 0, 0);
+  const Charge charge(charged_, THERMOCLINE_USE_SYNC, 0, 0);
   failed_ = opened_->Sync();
   if (failed_.ok()) failed_ = ToStatus(Synced(file_.get()));
   return failed_;
@@ -104,13 +108,18 @@ MappedFile::MappedFile(std::shared_ptr<Tiers> tiers, OpenFile file, uint64_t epo
                        std::unique_ptr<Mapping> mapping)
     : tiers_(std::move(tiers)),
       file_(std::move(file)),
+      by_extents_(thermocline_file_keeps_extents(file_.get())),
+      charged_(Charged(file_.get())),
+      reads_(file_.get()),
       mapping_(std::move(mapping)),
       epoch_(epoch),
       known_(tiers_->readers(), this) {}
 
 void MappedFile::FollowIfMoved() const {
-  if (thermocline_file_epoch(file_.get()) != epoch_.load(std::memory_order_relaxed)) Follow();
+  if (reads_.Epoch() != epoch_.load(std::memory_order_relaxed)) Follow();
 }
+
+void MappedFile::TellReads() const { reads_.Tell(); }
 
 void MappedFile::Follow() const {
   const std::unique_lock<std::mutex> following(following_, std::try_to_lock);
@@ -127,24 +136,25 @@ void MappedFile::Follow() const {
 }
 
 Status MappedFile::Read(uint64_t offset, size_t n, Slice* result, char* scratch) const {
-  thermocline_file_was_read(file_.get());
+  reads_.Add(ProcessorPart());
   FollowIfMoved();
   *result = Slice();
   if (offset > mapping_->len() || n > mapping_->len() - offset) {
     return Status::IOError("a read beyond the end of a table", std::strerror(EINVAL));
   }
   const auto read = [&](uint64_t at, size_t len, char*, const char** got, size_t* got_len) {
-    const Charge charge(file_.get(), THERMOCLINE_USE_READ, at, len);
+    const Charge charge(charged_, THERMOCLINE_USE_READ, at, len);
     *got = mapping_->bytes() + at;
     *got_len = std::min(len, mapping_->len() - at);
     return true;
   };
   size_t got = 0;
-  if (ReadByExtents(file_.get(), epoch_.load(), offset, n, scratch, 1, read, &got)) {
+  if (by_extents_ &&
+      ReadByExtents(file_.get(), epoch_.load(), offset, n, scratch, 1, read, &got)) {
     *result = Slice(scratch, got);
     return Status::OK();
   }
-  const Charge charge(file_.get(), THERMOCLINE_USE_READ, offset, n);
+  const Charge charge(charged_, THERMOCLINE_USE_READ, offset, n);
   *result = Slice(mapping_->bytes() + offset, n);
   return Status::OK();
 }
@@ -171,13 +181,18 @@ TieredRandomAccessFile::TieredRandomAccessFile(leveldb::Env* host, std::shared_p
     : host_(host),
       tiers_(std::move(tiers)),
       file_(std::move(file)),
+      by_extents_(thermocline_file_keeps_extents(file_.get())),
+      charged_(Charged(file_.get())),
+      reads_(file_.get()),
       current_(std::move(opened)),
       epoch_(epoch),
       known_(tiers_->readers(), this) {}
 
 void TieredRandomAccessFile::FollowIfMoved() const {
-  if (thermocline_file_epoch(file_.get()) != epoch_.load(std::memory_order_relaxed)) Follow();
+  if (reads_.Epoch() != epoch_.load(std::memory_order_relaxed)) Follow();
 }
+
+void TieredRandomAccessFile::TellReads() const { reads_.Tell(); }
 
 void TieredRandomAccessFile::Follow() const {
   const std::unique_lock<std::mutex> following(following_, std::try_to_lock);
@@ -195,24 +210,24 @@ void TieredRandomAccessFile::Follow() const {
 
 Status TieredRandomAccessFile::Read(uint64_t offset, size_t n, Slice* result,
                                     char* scratch) const {
-  thermocline_file_was_read(file_.get());
   FollowIfMoved();
   const uint64_t epoch = epoch_.load();
   const auto now = current_.Now();
+  reads_.Add(now.part());
   const auto read = [&](uint64_t at, size_t len, char* to, const char** got, size_t* got_len) {
     Slice bytes;
-    const Charge charge(file_.get(), THERMOCLINE_USE_READ, at, len);
+    const Charge charge(charged_, THERMOCLINE_USE_READ, at, len);
     const Status status = now->Read(at, len, &bytes, to);
     *got = bytes.data();
     *got_len = bytes.size();
     return status.ok();
   };
   size_t got = 0;
-  if (ReadByExtents(file_.get(), epoch, offset, n, scratch, 1, read, &got)) {
+  if (by_extents_ && ReadByExtents(file_.get(), epoch, offset, n, scratch, 1, read, &got)) {
     *result = Slice(scratch, got);
     return Status::OK();
   }
-  const Charge charge(file_.get(), THERMOCLINE_USE_READ, offset, n);
+  const Charge charge(charged_, THERMOCLINE_USE_READ, offset, n);
   const Status status = now->Read(offset, n, result, scratch);
   if (!status.ok() || result->data() == scratch) return status;
   std::memcpy(scratch, result->data(), result->size());

@@ -25,6 +25,7 @@
 #include <string>
 
 #include "../tiers/current_file.h"
+#include "../tiers/file_reads.h"
 #include "../tiers/manifest_levels.h"
 #include "../tiers/tiers.h"
 #include "leveldb/env.h"
@@ -53,6 +54,8 @@ class TieredWritableFile : public leveldb::WritableFile {
   leveldb::Env* const host_;
   // Until it is closed: it may move then.
   OpenFile file_;
+  // As long as `opened_` is there.
+  const thermocline_file* const charged_;
   std::unique_ptr<leveldb::WritableFile> opened_;
   std::string buffer_;
   uint64_t len_;
@@ -75,10 +78,14 @@ class MappedFile : public leveldb::RandomAccessFile, private OpenReaders::Reader
              std::unique_ptr<Mapping> mapping);
 
   void FollowIfMoved() const override;
+  void TellReads() const override;
   void Follow() const;
 
   const std::shared_ptr<Tiers> tiers_;
   const OpenFile file_;
+  const bool by_extents_;
+  const thermocline_file* const charged_;
+  const FileReads reads_;
   const std::unique_ptr<Mapping> mapping_;
   // The epoch of the place that is mapped.
   mutable std::atomic<uint64_t> epoch_;
@@ -102,11 +109,15 @@ class TieredRandomAccessFile : public leveldb::RandomAccessFile, private OpenRea
                          uint64_t epoch, std::unique_ptr<Host> opened);
 
   void FollowIfMoved() const override;
+  void TellReads() const override;
   void Follow() const;
 
   leveldb::Env* const host_;
   const std::shared_ptr<Tiers> tiers_;
   const OpenFile file_;
+  const bool by_extents_;
+  const thermocline_file* const charged_;
+  const FileReads reads_;
   mutable CurrentFile<Host> current_;
   // The epoch of the place that is open.
   mutable std::atomic<uint64_t> epoch_;

@@ -34,7 +34,10 @@ rocksdb::IOStatus OpenAtPlace(const thermocline_file* file, Access access, uint6
   }
 }
 
-// Direct I/O that suits each tier's device, since the host's buffers outlive a move.
-inline size_t TieredAlignment(size_t of_device) { return std::max<size_t>(of_device, 4096); }
+// Direct I/O that suits each tier's device, since the host's buffers outlive a move. `of_host` is
+// what the host's file says where it is now.
+inline size_t DirectUnit(const thermocline_file* file, size_t of_host) {
+  return std::max(of_host, thermocline_file_direct_unit(file));
+}
 
 }  // namespace thermocline

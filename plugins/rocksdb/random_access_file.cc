@@ -61,10 +61,11 @@ class ReadsByHost {
 
   bool AreAsTheyWere() const { return !is_split_; }
 
-  IOStatus Run(rocksdb::FSRandomAccessFile& host, const thermocline_file* file, uint64_t epoch,
-               const IOOptions& options, IODebugContext* dbg) {
+  IOStatus Run(rocksdb::FSRandomAccessFile& host, const thermocline_file* file,
+               const thermocline_file* charged, uint64_t epoch, const IOOptions& options,
+               IODebugContext* dbg) {
     if (of_host_.empty()) return IOStatus::OK();
-    Charge charge(file);
+    Charge charge(charged);
     AddAll(&charge, of_host_.data(), of_host_.size());
     const IOStatus status = host.MultiRead(of_host_.data(), of_host_.size(), options, dbg);
     for (size_t at = 0; at < of_host_.size(); ++at) {
@@ -133,6 +134,9 @@ TieredRandomAccessFile::TieredRandomAccessFile(std::shared_ptr<rocksdb::FileSyst
       options_(options),
       by_extents_(!options.use_mmap_reads && thermocline_file_keeps_extents(file_.get())),
       is_direct_(opened->use_direct_io()),
+      direct_unit_(DirectUnit(file_.get(), opened->GetRequiredBufferAlignment())),
+      charged_(Charged(file_.get())),
+      reads_(file_.get()),
       current_(std::move(opened)),
       epoch_(epoch),
       hint_(kNoHint),
@@ -144,8 +148,10 @@ CurrentFile<rocksdb::FSRandomAccessFile>::Use TieredRandomAccessFile::Now() cons
 }
 
 void TieredRandomAccessFile::FollowIfMoved() const {
-  if (thermocline_file_epoch(file_.get()) != epoch_.load(std::memory_order_relaxed)) Follow();
+  if (reads_.Epoch() != epoch_.load(std::memory_order_relaxed)) Follow();
 }
+
+void TieredRandomAccessFile::TellReads() const { reads_.Tell(); }
 
 void TieredRandomAccessFile::Follow() const {
   if (options_.use_mmap_reads) return;
@@ -163,16 +169,14 @@ void TieredRandomAccessFile::Follow() const {
   if (current_.Replace(&opened)) epoch_.store(epoch);
 }
 
-bool TieredRandomAccessFile::ReadExtents(uint64_t offset, size_t n, const IOOptions& options,
-                                         Slice* result, char* scratch, IODebugContext* dbg) const {
-  // The file that is open now is that of this epoch, or a later one: then nothing is filled in.
-  const uint64_t epoch = epoch_.load();
-  const auto now = current_.Now();
-  const size_t alignment = is_direct_ ? GetRequiredBufferAlignment() : 1;
+bool TieredRandomAccessFile::ReadExtents(const Host& now, uint64_t epoch, uint64_t offset, size_t n,
+                                         const IOOptions& options, Slice* result, char* scratch,
+                                         IODebugContext* dbg) const {
+  const size_t alignment = is_direct_ ? direct_unit_ : 1;
   const auto read = [&](uint64_t at, size_t len, char* to, const char** got, size_t* got_len) {
     Slice bytes;
-    const Charge charge(file_.get(), THERMOCLINE_USE_READ, at, len);
-    const IOStatus status = now->Read(at, len, options, &bytes, to, dbg);
+    const Charge charge(charged_, THERMOCLINE_USE_READ, at, len);
+    const IOStatus status = now.Read(at, len, options, &bytes, to, dbg);
     *got = bytes.data();
     *got_len = bytes.size();
     return status.ok();
@@ -185,28 +189,31 @@ bool TieredRandomAccessFile::ReadExtents(uint64_t offset, size_t n, const IOOpti
 
 IOStatus TieredRandomAccessFile::Read(uint64_t offset, size_t n, const IOOptions& options,
                                       Slice* result, char* scratch, IODebugContext* dbg) const {
-  thermocline_file_was_read(file_.get());
-  const auto now = Now();
-  if (by_extents_ && ReadExtents(offset, n, options, result, scratch, dbg)) {
+  FollowIfMoved();
+  // The file that is open now is that of this epoch, or a later one: then nothing is filled in.
+  const uint64_t epoch = epoch_.load();
+  const auto now = current_.Now();
+  reads_.Add(now.part());
+  if (by_extents_ && ReadExtents(*now, epoch, offset, n, options, result, scratch, dbg)) {
     return IOStatus::OK();
   }
-  const Charge charge(file_.get(), THERMOCLINE_USE_READ, offset, n);
+  const Charge charge(charged_, THERMOCLINE_USE_READ, offset, n);
   return now->Read(offset, n, options, result, scratch, dbg);
 }
 
 IOStatus TieredRandomAccessFile::MultiRead(FSReadRequest* requests, size_t count,
                                            const IOOptions& options, IODebugContext* dbg) {
-  thermocline_file_was_read(file_.get());
-  Now();
+  FollowIfMoved();
   // The file that is open now is that of this epoch, or a later one: then nothing is filled in.
   const uint64_t epoch = epoch_.load();
   const auto now = current_.Now();
-  Charge charge(file_.get());
+  reads_.Add(now.part());
+  Charge charge(charged_);
   if (!by_extents_) {
     AddAll(&charge, requests, count);
     return now->MultiRead(requests, count, options, dbg);
   }
-  const size_t alignment = is_direct_ ? GetRequiredBufferAlignment() : 1;
+  const size_t alignment = is_direct_ ? direct_unit_ : 1;
   ReadsByHost reads(requests, count);
   uint64_t wanted_end = 0;
   for (FSReadRequest* one = requests; one != requests + count; ++one) {
@@ -223,7 +230,7 @@ IOStatus TieredRandomAccessFile::MultiRead(FSReadRequest* requests, size_t count
     AddAll(&charge, requests, count);
     return now->MultiRead(requests, count, options, dbg);
   }
-  return reads.Run(*now, file_.get(), epoch, options, dbg);
+  return reads.Run(*now, file_.get(), charged_, epoch, options, dbg);
 }
 
 IOStatus TieredRandomAccessFile::Prefetch(uint64_t offset, size_t n, const IOOptions& options,
@@ -236,16 +243,18 @@ IOStatus TieredRandomAccessFile::ReadAsync(
     FSReadRequest& request, const IOOptions& options,
     std::function<void(ReadDone&, void*)> done, void* argument, void** handle,
     rocksdb::IOHandleDeleter* deleter, IODebugContext* dbg) {
-  thermocline_file_was_read(file_.get());
-  return Now()->ReadAsync(request, options, std::move(done), argument, handle, deleter, dbg);
+  const auto now = Now();
+  reads_.Add(now.part());
+  return now->ReadAsync(request, options, std::move(done), argument, handle, deleter, dbg);
 }
 
 #if ROCKSDB_MAJOR >= 11
 bool TieredRandomAccessFile::SubmitReadAsync(FSReadRequest& request, const IOOptions& options,
                                              std::function<void(FSReadRequest&)> done,
                                              IODebugContext* dbg) {
-  thermocline_file_was_read(file_.get());
-  return Now()->SubmitReadAsync(request, options, std::move(done), dbg);
+  const auto now = Now();
+  reads_.Add(now.part());
+  return now->SubmitReadAsync(request, options, std::move(done), dbg);
 }
 
 IOStatus TieredRandomAccessFile::GetFileSize(uint64_t* size) {
@@ -269,7 +278,7 @@ size_t TieredRandomAccessFile::GetUniqueId(char* id, size_t max_size) const {
 bool TieredRandomAccessFile::use_direct_io() const { return is_direct_; }
 
 size_t TieredRandomAccessFile::GetRequiredBufferAlignment() const {
-  return TieredAlignment(current_.Now()->GetRequiredBufferAlignment());
+  return direct_unit_;
 }
 
 rocksdb::Temperature TieredRandomAccessFile::GetTemperature() const {

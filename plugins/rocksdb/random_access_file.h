@@ -3,13 +3,15 @@
 //
 // 1. Each read loads the epoch of the place. When that rose, one thread opens the new place; others
 //    go on with the file they have, whose bytes are the same. So does a file that is not read, before
-//    the next one is made (open_readers.h).
+//    the next one is made (open_readers.h). Most reads call nothing but the host (file_reads.h).
 // 2. Where the new place cannot be opened (too many open files), reads go on with the old file, and
 //    the next one tries again.
 // 3. A file that is mapped stays mapped: the host keeps pointers into it. No extents are used then.
 // 4. Asynchronous reads and prefetches pass extents by, and take no time of an emulated device.
 // 5. Several reads of one call stay one call to the host, with the extents that are wanted in the
 //    stead of what was asked for; bytes that one of them reads already are not wanted again.
+// 6. Direct reads suit the devices of all tiers, since a host asks how they are to be before a read
+//    and the file may move in between.
 //
 // Threads: any, as the host's.
 #pragma once
@@ -20,6 +22,7 @@
 #include <string>
 
 #include "../tiers/current_file.h"
+#include "../tiers/file_reads.h"
 #include "../tiers/tiers.h"
 #include "rocksdb/file_system.h"
 #include "rocksdb/version.h"
@@ -75,11 +78,13 @@ class TieredRandomAccessFile : public rocksdb::FSRandomAccessFile, private OpenR
 
   CurrentFile<Host>::Use Now() const;
   void FollowIfMoved() const override;
+  void TellReads() const override;
   void Follow() const;
-  // True where the answer comes from extents, or was read with what they want. Only where extents
-  // are kept.
-  bool ReadExtents(uint64_t offset, size_t n, const rocksdb::IOOptions& options,
-                   rocksdb::Slice* result, char* scratch, rocksdb::IODebugContext* dbg) const;
+  // True where the answer comes from extents, or was read from `now` with what they want. Only where
+  // extents are kept.
+  bool ReadExtents(const Host& now, uint64_t epoch, uint64_t offset, size_t n,
+                   const rocksdb::IOOptions& options, rocksdb::Slice* result, char* scratch,
+                   rocksdb::IODebugContext* dbg) const;
 
   const std::shared_ptr<rocksdb::FileSystem> host_;
   const std::shared_ptr<Tiers> tiers_;
@@ -88,6 +93,10 @@ class TieredRandomAccessFile : public rocksdb::FSRandomAccessFile, private OpenR
   // Reads ask for extents.
   const bool by_extents_;
   const bool is_direct_;
+  // What offsets, lengths and buffers of direct reads are multiples of.
+  const size_t direct_unit_;
+  const thermocline_file* const charged_;
+  const FileReads reads_;
   mutable CurrentFile<Host> current_;
   // The epoch of the place that is open.
   mutable std::atomic<uint64_t> epoch_;

@@ -34,7 +34,10 @@ TieredWritableFile::TieredWritableFile(std::shared_ptr<rocksdb::FileSystem> host
       file_(std::move(file)),
       options_(options),
       is_direct_(opened->use_direct_io()),
+      direct_unit_(DirectUnit(file_.get(), opened->GetRequiredBufferAlignment())),
+      charged_(Charged(file_.get())),
       syncs_name_(IsLog(path)),
+      writing_(opened.get()),
       current_(std::move(opened)),
       len_(len) {}
 
@@ -42,14 +45,14 @@ template <typename Attempt>
 rocksdb::IOStatus TieredWritableFile::Write(Attempt attempt) {
   for (;;) {
     if (!lost_.ok()) return lost_;
-    const IOStatus status = attempt(*current_.Now());
+    const IOStatus status = attempt(*writing_);
     if (!IsFull(status, options_) || !GoOnElsewhere(nullptr)) return status;
   }
 }
 
 rocksdb::IOStatus TieredWritableFile::Append(const Slice& data, const IOOptions& options,
                                              Context* dbg) {
-  const Charge charge(file_.get(), THERMOCLINE_USE_WRITE, len_, data.size());
+  const Charge charge(charged_, THERMOCLINE_USE_WRITE, len_, data.size());
   const IOStatus status =
       Write([&](Host& file) { return file.Append(data, options, dbg); });
   if (status.ok()) len_ += data.size();
@@ -58,7 +61,7 @@ rocksdb::IOStatus TieredWritableFile::Append(const Slice& data, const IOOptions&
 
 rocksdb::IOStatus TieredWritableFile::Append(const Slice& data, const IOOptions& options,
                                              const Verification& sum, Context* dbg) {
-  const Charge charge(file_.get(), THERMOCLINE_USE_WRITE, len_, data.size());
+  const Charge charge(charged_, THERMOCLINE_USE_WRITE, len_, data.size());
   const IOStatus status =
       Write([&](Host& file) { return file.Append(data, options, sum, dbg); });
   if (status.ok()) len_ += data.size();
@@ -67,7 +70,7 @@ rocksdb::IOStatus TieredWritableFile::Append(const Slice& data, const IOOptions&
 
 rocksdb::IOStatus TieredWritableFile::PositionedAppend(const Slice& data, uint64_t offset,
                                                        const IOOptions& options, Context* dbg) {
-  const Charge charge(file_.get(), THERMOCLINE_USE_WRITE, offset, data.size());
+  const Charge charge(charged_, THERMOCLINE_USE_WRITE, offset, data.size());
   const IOStatus status = Write(
       [&](Host& file) { return file.PositionedAppend(data, offset, options, dbg); });
   if (status.ok()) len_ = std::max<uint64_t>(len_, offset + data.size());
@@ -77,7 +80,7 @@ rocksdb::IOStatus TieredWritableFile::PositionedAppend(const Slice& data, uint64
 rocksdb::IOStatus TieredWritableFile::PositionedAppend(const Slice& data, uint64_t offset,
                                                        const IOOptions& options,
                                                        const Verification& sum, Context* dbg) {
-  const Charge charge(file_.get(), THERMOCLINE_USE_WRITE, offset, data.size());
+  const Charge charge(charged_, THERMOCLINE_USE_WRITE, offset, data.size());
   const IOStatus status = Write(
       [&](Host& file) { return file.PositionedAppend(data, offset, options, sum, dbg); });
   if (status.ok()) len_ = std::max<uint64_t>(len_, offset + data.size());
@@ -90,7 +93,9 @@ bool TieredWritableFile::GoOnElsewhere(Context* dbg) {
   std::unique_ptr<Host> opened;
   lost_ = OpenNewPlace(&opened, dbg);
   if (!lost_.ok()) return true;
-  opened->SetWriteLifeTimeHint(current_.Now()->GetWriteLifeTimeHint());
+  opened->SetWriteLifeTimeHint(writing_->GetWriteLifeTimeHint());
+  opened->SetIOPriority(GetIOPriority());
+  writing_ = opened.get();
   // A sync under way may still use the file before the last one.
   while (!current_.Replace(&opened)) std::this_thread::yield();
   return true;
@@ -114,26 +119,29 @@ rocksdb::IOStatus TieredWritableFile::Synced(IOStatus synced) {
 }
 
 rocksdb::IOStatus TieredWritableFile::Sync(const IOOptions& options, Context* dbg) {
-  const Charge charge(file_.get(), THERMOCLINE_USE_SYNC, 0, 0);
+  const Charge charge(charged_, THERMOCLINE_USE_SYNC, 0, 0);
   return Synced(current_.Now()->Sync(options, dbg));
 }
 
 rocksdb::IOStatus TieredWritableFile::Fsync(const IOOptions& options, Context* dbg) {
-  const Charge charge(file_.get(), THERMOCLINE_USE_SYNC, 0, 0);
+  const Charge charge(charged_, THERMOCLINE_USE_SYNC, 0, 0);
   return Synced(current_.Now()->Fsync(options, dbg));
 }
 
 rocksdb::IOStatus TieredWritableFile::Truncate(uint64_t size, const IOOptions& options,
                                                Context* dbg) {
   if (!lost_.ok()) return lost_;
-  const IOStatus status = current_.Now()->Truncate(size, options, dbg);
+  const IOStatus status = writing_->Truncate(size, options, dbg);
   if (status.ok()) len_ = size;
   return status;
 }
 
 rocksdb::IOStatus TieredWritableFile::Close(const IOOptions& options, Context* dbg) {
-  const IOStatus status = current_.Now()->Close(options, dbg);
-  if (status.ok()) file_.reset();
+  const IOStatus status = writing_->Close(options, dbg);
+  if (status.ok()) {
+    charged_ = nullptr;
+    file_.reset();
+  }
   return lost_.ok() ? status : lost_;
 }
 
@@ -144,11 +152,11 @@ rocksdb::IOStatus TieredWritableFile::Flush(const IOOptions& options, Context* d
 // It starts writing back and waits for nothing, so that it makes no name durable.
 rocksdb::IOStatus TieredWritableFile::RangeSync(uint64_t offset, uint64_t nbytes,
                                                 const IOOptions& options, Context* dbg) {
-  return current_.Now()->RangeSync(offset, nbytes, options, dbg);
+  return writing_->RangeSync(offset, nbytes, options, dbg);
 }
 
 rocksdb::IOStatus TieredWritableFile::InvalidateCache(size_t offset, size_t length) {
-  return current_.Now()->InvalidateCache(offset, length);
+  return writing_->InvalidateCache(offset, length);
 }
 
 // A file that went on elsewhere allocates nothing ahead: its host class would cut what it
@@ -156,38 +164,38 @@ rocksdb::IOStatus TieredWritableFile::InvalidateCache(size_t offset, size_t leng
 rocksdb::IOStatus TieredWritableFile::Allocate(uint64_t offset, uint64_t len,
                                                const IOOptions& options, Context* dbg) {
   if (went_elsewhere_) return IOStatus::OK();
-  return current_.Now()->Allocate(offset, len, options, dbg);
+  return writing_->Allocate(offset, len, options, dbg);
 }
 
 void TieredWritableFile::PrepareWrite(size_t offset, size_t len, const IOOptions& options,
                                       Context* dbg) {
-  if (!went_elsewhere_) current_.Now()->PrepareWrite(offset, len, options, dbg);
+  if (!went_elsewhere_) writing_->PrepareWrite(offset, len, options, dbg);
 }
 
 void TieredWritableFile::SetPreallocationBlockSize(size_t size) {
-  if (!went_elsewhere_) current_.Now()->SetPreallocationBlockSize(size);
+  if (!went_elsewhere_) writing_->SetPreallocationBlockSize(size);
 }
 
 void TieredWritableFile::GetPreallocationStatus(size_t* block_size, size_t* last_allocated_block) {
-  current_.Now()->GetPreallocationStatus(block_size, last_allocated_block);
+  writing_->GetPreallocationStatus(block_size, last_allocated_block);
 }
 
 void TieredWritableFile::SetWriteLifeTimeHint(Env::WriteLifeTimeHint hint) {
-  current_.Now()->SetWriteLifeTimeHint(hint);
+  writing_->SetWriteLifeTimeHint(hint);
 }
 
 Env::WriteLifeTimeHint TieredWritableFile::GetWriteLifeTimeHint() {
-  return current_.Now()->GetWriteLifeTimeHint();
+  return writing_->GetWriteLifeTimeHint();
 }
 
+// The priority is kept here as well: the host asks for it several times at each write.
 void TieredWritableFile::SetIOPriority(Env::IOPriority priority) {
-  current_.Now()->SetIOPriority(priority);
+  FSWritableFile::SetIOPriority(priority);
+  writing_->SetIOPriority(priority);
 }
-
-Env::IOPriority TieredWritableFile::GetIOPriority() { return current_.Now()->GetIOPriority(); }
 
 uint64_t TieredWritableFile::GetFileSize(const IOOptions& options, Context* dbg) {
-  return went_elsewhere_ ? len_ : current_.Now()->GetFileSize(options, dbg);
+  return went_elsewhere_ ? len_ : writing_->GetFileSize(options, dbg);
 }
 
 size_t TieredWritableFile::GetUniqueId(char* id, size_t max_size) const {
@@ -199,7 +207,7 @@ bool TieredWritableFile::IsSyncThreadSafe() const { return current_.Now()->IsSyn
 bool TieredWritableFile::use_direct_io() const { return is_direct_; }
 
 size_t TieredWritableFile::GetRequiredBufferAlignment() const {
-  return TieredAlignment(current_.Now()->GetRequiredBufferAlignment());
+  return direct_unit_;
 }
 
 }  // namespace thermocline

@@ -12,7 +12,8 @@
 // 4. Once a file has gone on elsewhere and cannot be opened there, all later appends fail: the host
 //    would write to a file without a name.
 //
-// Threads: one, except that Sync and Fsync may run beside appends where the host's class allows it.
+// Threads: one, except that Sync and Fsync may run beside appends where the host's class allows it, and
+// hold the file that they began with open.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +62,6 @@ class TieredWritableFile : public rocksdb::FSWritableFile {
   void SetWriteLifeTimeHint(rocksdb::Env::WriteLifeTimeHint hint) override;
   rocksdb::Env::WriteLifeTimeHint GetWriteLifeTimeHint() override;
   void SetIOPriority(rocksdb::Env::IOPriority priority) override;
-  rocksdb::Env::IOPriority GetIOPriority() override;
   uint64_t GetFileSize(const IOOptions& options, Context* dbg) override;
   size_t GetUniqueId(char* id, size_t max_size) const override;
   bool IsSyncThreadSafe() const override;
@@ -82,8 +82,14 @@ class TieredWritableFile : public rocksdb::FSWritableFile {
   OpenFile file_;
   const rocksdb::FileOptions options_;
   const bool is_direct_;
+  // What offsets, lengths and buffers of direct writes are multiples of.
+  const size_t direct_unit_;
+  // As long as `file_` is there.
+  const thermocline_file* charged_;
   // Invariant 3.
   const bool syncs_name_;
+  // What `current_` has now, for the calls of the thread that writes: only it puts another one there.
+  Host* writing_;
   CurrentFile<Host> current_;
   uint64_t len_;
   bool went_elsewhere_ = false;

@@ -12,9 +12,14 @@
 
 namespace thermocline {
 
+// What is charged for a file as long as it is open: nothing, and NULL, where no tier is emulated.
+inline const thermocline_file* Charged(const thermocline_file* file) {
+  return thermocline_file_is_emulated(file) ? file : nullptr;
+}
+
 class Charge {
  public:
-  // `file` is NULL where it is closed already; `of` is one of THERMOCLINE_USE_*.
+  // `file` is what is charged, NULL where nothing is; `of` is one of THERMOCLINE_USE_*.
   Charge(const thermocline_file* file, int32_t of, uint64_t offset, size_t len) : Charge(file) {
     Add(of, offset, len);
   }

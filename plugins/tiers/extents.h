@@ -3,7 +3,7 @@
 //
 // 1. An answer lies in the caller's buffer.
 // 2. Whatever goes wrong, the host reads its file as it would without this.
-// 3. Without extents a read pays one call that tests a field, and no memory.
+// 3. Where none are kept the host does not ask here, and a read pays nothing.
 //
 // Threads: any.
 #pragma once

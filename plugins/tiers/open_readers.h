@@ -1,8 +1,9 @@
 // The files that a host has open to read, so that those which moved are opened where they lie now.
 //
-// A reader that reads notices a move by itself (thermocline_file_epoch). One that is not read any
-// more would keep the space of the place that it left, which the tiers take for free: a host keeps
-// thousands of tables open. So all of them follow before a new file is made, which needs the space.
+// A reader that reads notices a move by itself (file_reads.h). One that is not read any more would
+// keep the space of the place that it left, which the tiers take for free: a host keeps thousands of
+// tables open. So all of them follow before a new file is made, which needs the space. They tell of
+// their reads then, too: a new table is when the library looks how cold the others are.
 //
 // Threads: any. A reader is there until `Remove` returns.
 #pragma once
@@ -18,6 +19,8 @@ class OpenReaders {
    public:
     // Opens the file where it lies, if that is elsewhere now.
     virtual void FollowIfMoved() const = 0;
+    // Tells the library of the reads that it does not know of.
+    virtual void TellReads() const = 0;
 
    protected:
     ~Reader() = default;
@@ -45,7 +48,15 @@ class OpenReaders {
 
   void FollowAll() {
     const std::lock_guard<std::mutex> guard(lock_);
-    for (const Reader* reader : readers_) reader->FollowIfMoved();
+    for (const Reader* reader : readers_) {
+      reader->TellReads();
+      reader->FollowIfMoved();
+    }
+  }
+
+  void TellAllReads() {
+    const std::lock_guard<std::mutex> guard(lock_);
+    for (const Reader* reader : readers_) reader->TellReads();
   }
 
  private:

@@ -158,6 +158,7 @@ Answer Tiers::FreeSpace(const Path& directory, uint64_t* bytes) const {
 }
 
 Answer Tiers::Stats(std::string* json) const {
+  readers_.TellAllReads();
   char* text = nullptr;
   char* why = nullptr;
   const thermocline_status status = thermocline_tiers_stats(tiers_, &text, &why);

@@ -62,7 +62,8 @@ class Tiers {
   Tiers(const Tiers&) = delete;
   Tiers& operator=(const Tiers&) = delete;
 
-  // Files that moved are opened where they lie first, which gives back what they held elsewhere.
+  // Files that moved are opened where they lie first, which gives back what they held elsewhere, and
+  // reads so far are told.
   Answer CreateFile(const Path& path, const thermocline_new_file& of, OpenFile* file) const;
   Answer OpenToRead(const Path& path, OpenFile* file) const;
   Answer OpenToWrite(const Path& path, OpenFile* file) const;
@@ -76,7 +77,7 @@ class Tiers {
   Answer ReleaseDirectory(const Path& directory) const;
   Answer SetLevel(const Path& path, int level) const;
   Answer FreeSpace(const Path& directory, uint64_t* bytes) const;
-  // One line of JSON: what lies where, what moved.
+  // One line of JSON: what lies where, what was read, what moved.
   Answer Stats(std::string* json) const;
 
   OpenReaders* readers() const { return &readers_; }

@@ -97,7 +97,11 @@ fn taps(rig: &Rig) -> Result<Outcome, String> {
     let taps: Vec<String> = taps.iter().map(|file| format!("plugins/taps/{file}")).collect();
     let taps: Vec<&str> = taps.iter().map(String::as_str).collect();
     let sanitized = build::sanitizers(&rig.folder);
-    let rows = [("taps", &taps[..]), ("current_file", &["plugins/tiers/current_file_test.cc"])];
+    let rows = [
+        ("taps", &taps[..]),
+        ("current_file", &["plugins/tiers/current_file_test.cc"]),
+        ("file_reads", &["plugins/tiers/file_reads_test.cc"]),
+    ];
     let mut said = Vec::new();
     for (name, sources) in rows {
         let program = rig.folder.join(name);
