@@ -24,12 +24,12 @@ fn full(policy: AdmissionPolicy) -> (Lookup, BlockAdmission) {
 }
 
 #[test]
-fn a_cached_block_takes_at_most_28_bytes_of_memory() {
+fn a_cached_block_takes_at_most_20_bytes_of_memory() {
     for (policy, most) in [
         (AdmissionPolicy::Always, 10.1),
-        (AdmissionPolicy::SimulatedLru { percent: 100 }, 28.0),
-        (AdmissionPolicy::SecondAccess, 28.0),
-        (AdmissionPolicy::Frequency, 28.0),
+        (AdmissionPolicy::SimulatedLru { percent: 100 }, 16.0),
+        (AdmissionPolicy::SecondAccess, 20.0),
+        (AdmissionPolicy::Frequency, 20.0),
     ] {
         let mut made = None;
         let asked = measure(|| made = Some(full(policy))).bytes_current as u64;

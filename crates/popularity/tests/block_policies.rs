@@ -37,11 +37,12 @@ fn a_block_that_is_missed_twice_is_admitted_by_all_and_the_first_time_by_some() 
 
 #[test]
 fn a_scan_of_more_than_the_cache_holds_is_admitted_by_no_simulated_cache() {
+    // Far more than it holds, and far less: near its size the lines of its keys differ.
     let mut lru = policy(AdmissionPolicy::SimulatedLru { percent: 100 }, 100);
-    let scan: Vec<_> = (0..200).chain(0..200).collect();
+    let scan: Vec<_> = (0..400).chain(0..400).collect();
     assert!(script(&mut lru, &scan).iter().all(|admitted| !admitted));
-    let mut twice = policy(AdmissionPolicy::SimulatedLru { percent: 300 }, 100);
-    assert!(script(&mut twice, &scan)[200..].iter().all(|admitted| *admitted));
+    let mut large = policy(AdmissionPolicy::SimulatedLru { percent: 400 }, 1000);
+    assert!(script(&mut large, &scan)[400..].iter().all(|admitted| *admitted));
 }
 
 #[test]

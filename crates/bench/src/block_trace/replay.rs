@@ -63,6 +63,11 @@ impl Verdict {
         percent(self.hits, self.hits + self.misses)
     }
 
+    /// Bytes written for a request.
+    pub fn bytes_a_request(&self) -> f64 {
+        self.written_bytes as f64 / (self.hits + self.misses).max(1) as f64
+    }
+
     /// Hits of two pages and more, in percent of all hits.
     pub fn spread_percent(&self) -> f64 {
         percent(self.spread_hits, self.hits)
@@ -194,7 +199,7 @@ impl<'a> Replay<'a> {
     fn request(&mut self, BlockRequest { table, offset, len }: BlockRequest) {
         let hash = lookup::hash_of(FileNumber(table), offset);
         self.now += 1;
-        let is_wanted = self.admission.missed(hash, len);
+        let is_wanted = self.admission.missed(hash, len) || self.has_room();
         let position = self.lookup.find(hash);
         let found = position.and_then(|position| {
             Some((file_at(&self.files, self.file_bytes, position)?, position))
@@ -208,6 +213,11 @@ impl<'a> Replay<'a> {
             self.counts.admitted += 1;
             self.offer(hash, len);
         }
+    }
+
+    /// No file has to leave for another one.
+    fn has_room(&self) -> bool {
+        (self.files.len() as u64 + 1) * self.file_bytes <= self.capacity_bytes
     }
 
     fn hit(&mut self, at: usize, position: u64, len: u32) {
@@ -276,7 +286,7 @@ impl<'a> Replay<'a> {
             self.counts.written_bytes += seal_bytes;
             self.medium.write(file.start, file.end, seal_bytes);
         }
-        if (self.files.len() as u64 + 1) * self.file_bytes > self.capacity_bytes {
+        if !self.has_room() {
             self.evict();
         }
         self.files.push_back(CacheFile {

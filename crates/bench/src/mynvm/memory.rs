@@ -58,7 +58,7 @@ mod tests {
         let always = of("always");
         assert!((10.0..12.0).contains(&always), "{always}");
         let usual = of(super::super::judged::USUAL);
-        assert!((always + 16.0..always + 20.0).contains(&usual), "{usual}");
+        assert!((always + 5.0..always + 6.5).contains(&usual), "{usual}");
         assert!(bytes_a_block("24/full/luck").is_err());
     }
 }

@@ -51,6 +51,11 @@ impl Opening {
         Ok(Self { instance: files.instance(), life, lives })
     }
 
+    /// Earlier openings had a cache, too, and may have left files of it.
+    pub fn follows_others(&self) -> bool {
+        self.lives.lives().len() > 1
+    }
+
     /// Why a file with this seal does not count.
     fn refusal(&self, seal: &Seal) -> Option<&'static str> {
         let is_ours = seal.instance == self.instance;

@@ -6,7 +6,7 @@
 //!    block.
 //! 2. A copy that was wrong is not found again. Sixteen failures retire its file.
 //! 3. Admission follows from the order of the calls: no entropy, no clock, but for pauses after
-//!    errors and a budget of writes.
+//!    errors and a budget of writes. It decides once the cache is full; until then all is taken.
 //!
 //! Threads: any. The job of the cache takes what is full and what is retired (`work.rs`); it wakes
 //! when [`Copies::is_due`].
@@ -79,6 +79,9 @@ pub(super) struct Copies {
     off_until_ns: AtomicU64,
     /// Offers are taken: not while files of earlier openings are read.
     is_filled: AtomicBool,
+    /// No file has to leave for another one, and no budget spares writes: all that is missed is
+    /// wanted.
+    has_room: AtomicBool,
     /// There may be something to do for the job.
     due: AtomicBool,
     clock: Arc<dyn Clock>,
@@ -109,6 +112,7 @@ impl Copies {
             back_off: Mutex::default(),
             off_until_ns: AtomicU64::new(0),
             is_filled: AtomicBool::new(false),
+            has_room: AtomicBool::new(false),
             due: AtomicBool::new(true),
             plan,
             clock,
@@ -119,6 +123,11 @@ impl Copies {
     /// From now on offers are taken.
     pub fn fill(&self) {
         self.is_filled.store(true, Relaxed);
+    }
+
+    /// Whether a block that is taken is in no other's way, and no budget spares its write.
+    pub fn note_room(&self, has_room: bool) {
+        self.has_room.store(has_room, Relaxed);
     }
 
     /// The cache is switched off for now.
@@ -206,12 +215,13 @@ impl SecondLevel for Copies {
             return Found::Refused;
         }
         let hash = hash_of(key);
-        let (is_wanted, now) = {
+        let (is_admitted, now) = {
             let mut deciding = self.deciding.lock();
             deciding.now += 1;
             deciding.noted.note(key);
             (deciding.admission.missed(hash, key.len), deciding.now)
         };
+        let is_wanted = is_admitted || self.has_room.load(Relaxed);
         let at = self.lookup.find(hash);
         let files = self.files.load();
         if let Some((file, offset)) = at.and_then(|low| files.copy_at(low, key.len, now)) {

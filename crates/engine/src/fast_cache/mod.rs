@@ -88,6 +88,9 @@ impl FastCache {
         shared.cache.set_second_level(Arc::clone(&copies) as _);
         let work = Work { found: found(files), ..Work::default() };
         if work.found.is_empty() {
+            if opening.follows_others() {
+                tracing::info!("no file of the block cache is there: it starts cold");
+            }
             copies.fill();
         }
         Some(Arc::new(Self {

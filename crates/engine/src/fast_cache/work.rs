@@ -56,20 +56,35 @@ impl FastCache {
     pub(super) fn step(&self) -> Step {
         let mut work = self.work.lock();
         self.copies.looked();
-        if self.adopt_next(&mut work) {
+        let step = self.work_on(&mut work);
+        self.look_for_room(&work);
+        step
+    }
+
+    fn work_on(&self, work: &mut Work) -> Step {
+        if self.adopt_next(work) {
             return Step::More;
         }
-        self.give_up_retired(&mut work);
-        self.give_way(&mut work);
+        self.give_up_retired(work);
+        self.give_way(work);
         if work.leaving.is_some() {
-            self.reinsert(&mut work);
+            self.reinsert(work);
             return Step::More;
         }
         let batch = self.copies.filling.lock().take_full();
         if let Some(batch) = batch {
-            self.write(&mut work, batch);
+            self.write(work, batch);
         }
         if work.leaving.is_some() { Step::More } else { Step::Done }
+    }
+
+    /// Notes whether the next file needs another one's room: a block that takes no other's place
+    /// is worth its write, unless writes are what there is little of.
+    fn look_for_room(&self, work: &Work) {
+        let is_known = work.found.is_empty() && work.leaving.is_none();
+        let bytes = self.copies.files.load().bytes() + self.copies.plan.file_bytes;
+        let has_room = is_known && bytes <= self.room_bytes();
+        self.copies.note_room(has_room && self.write_budget_dwpd().is_none());
     }
 
     /// Seals the file that is being filled, with what was gathered for it: the next opening finds

@@ -128,7 +128,8 @@ pub struct FastCacheSettings {
     /// levels leave. To be set where reads come back to a small part of the data that lies on
     /// slower tiers.
     pub capacity: CacheCapacity,
-    /// Which blocks are taken; default `simulated_lru`. The others are there to be compared with.
+    /// Which blocks are taken once the cache is full; default `simulated_lru`. The others are there
+    /// to be compared with. Until it is full all are, unless `write_budget_dwpd` bounds writes.
     pub admission: Admission,
     /// Size of the simulated cache, in percent of the capacity, 10 to 400; default 100. More of it
     /// means more writes, and more hits where heat changes slowly.

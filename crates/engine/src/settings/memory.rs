@@ -49,7 +49,7 @@ const COPIES_SHARE: u64 = 8;
 /// What a block of the cache on tier 0 takes of memory, where it is looked up and where its
 /// admission is decided.
 const LOOKUP_BYTES: u64 = 10;
-const SIMULATED_KEY_BYTES: u64 = 18;
+const SIMULATED_KEY_BYTES: u64 = 6;
 const SKETCH_BYTES: u64 = 8;
 
 impl Settings {

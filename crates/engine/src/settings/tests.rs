@@ -188,7 +188,7 @@ fn a_cache_of_what_the_levels_leave_is_a_word_for_leveled_alone() {
         Settings { memory: ByteSize::mib(256), tiers, ..tiered.clone() }
     };
     let large = with_tier(ByteSize::gib(1 << 10));
-    let memory = large.fast_cache_bytes() / large.stored_block_bytes() * 28;
+    let memory = large.fast_cache_bytes() / large.stored_block_bytes() * 16;
     assert!((31 << 20..=32 << 20).contains(&memory), "{memory} B of memory look the cache up");
     let without = Settings { fast_cache: FastCacheSettings::default(), ..large.clone() };
     assert!(large.division().cache_bytes > without.division().cache_bytes / 2);

@@ -11,7 +11,7 @@
 //! The policies hear of misses in memory alone: what is hit there needs no second level.
 //!
 //! Invariants:
-//! 1. Memory grows with the blocks that were seen, and ends at what the cache's capacity asks for.
+//! 1. Memory is taken at the beginning, and follows from the cache's capacity.
 //! 2. The same calls give the same answers.
 //!
 //! One owner; callers lock.

@@ -3,33 +3,35 @@
 //! still have it.
 //!
 //! ```text
-//!   heads   one u32 for four nodes     node, 16 B   signature | newer | older | next of the chain
-//!             '-> chain of nodes         newest <-> ... <-> oldest, which leaves first
+//!   line    16 signatures of 4 B, one cache line: newest ... oldest, 0 is none
+//!           '-- its share of the keys --'  the rest is for blocks shorter than expected
 //! ```
-//! A key is known by 32 bits of its hash beside those that its chain is chosen by.
+//! A key belongs to one line, and each line is a list of its own: the oldest key of a line leaves
+//! where the oldest of all would. Lines get about as many keys as each other, so over many requests
+//! both say the same; one list for all takes three times the memory, and a few cache lines for each
+//! request.
 //!
 //! Invariants:
-//! 1. There are at most as many nodes as blocks of the usual length fit into the bytes; the usual
-//!    length is a running mean of what was touched.
-//! 2. Each node is in one chain, and in the order of use once.
+//! 1. The shares of all lines are as many keys as blocks of the usual length fit into the bytes, as
+//!    long as that is one a line at least and [`LINE_KEYS`] at most; the usual length is a running
+//!    mean of what was touched.
+//! 2. A line has a signature once.
 
-/// No node.
-const NONE: u32 = u32::MAX;
+/// Keys of a line at most.
+const LINE_KEYS: usize = 16;
 
-/// Nodes of a chain at most, on average: longer ones take longer to look through, shorter ones more
-/// memory for heads.
-const CHAIN: usize = 4;
+/// Keys of a line where blocks are as long as expected.
+const LINE_KEYS_EXPECTED: u64 = 12;
+
+/// No key.
+const NONE: u32 = 0;
 
 /// The running mean of lengths takes in this part of each.
 const MEAN_SHARE: u64 = 256;
 
-#[derive(Clone, Copy, Debug)]
-struct Node {
-    signature: u32,
-    newer: u32,
-    older: u32,
-    chained: u32,
-}
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+struct Line([u32; LINE_KEYS]);
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -37,51 +39,40 @@ pub struct SimulatedLru {
     bytes: u64,
     /// The running mean of lengths, times [`MEAN_SHARE`].
     mean: u64,
-    nodes: Vec<Node>,
-    /// The first node of each chain; as many as a power of two.
-    heads: Vec<u32>,
-    newest: u32,
-    oldest: u32,
-    /// Nodes that hold nothing.
-    free: Vec<u32>,
+    lines: Vec<Line>,
 }
 
 impl SimulatedLru {
     /// Of a cache of `bytes`, whose blocks are expected to have `block_bytes`.
     pub fn new(bytes: u64, block_bytes: u64) -> Self {
-        Self {
-            bytes,
-            mean: block_bytes.max(1) * MEAN_SHARE,
-            nodes: Vec::new(),
-            heads: vec![NONE; 64],
-            newest: NONE,
-            oldest: NONE,
-            free: Vec::new(),
-        }
+        let block_bytes = block_bytes.max(1);
+        let lines = (bytes / block_bytes).div_ceil(LINE_KEYS_EXPECTED).max(1);
+        let lines = (0..lines).map(|_| Line::default()).collect();
+        Self { bytes, mean: block_bytes.saturating_mul(MEAN_SHARE), lines }
     }
 
     /// Whether the cache would have the block of `hash`; from now on it would.
     pub fn touch(&mut self, hash: u64, len: u32) -> bool {
         self.mean = (self.mean - self.mean / MEAN_SHARE + u64::from(len)).max(MEAN_SHARE);
-        let found = self.find(hash);
-        match found {
-            Some(node) => self.unlink(node),
-            None => self.make_room(),
-        }
-        let node = found.unwrap_or_else(|| self.insert(hash));
-        self.link_newest(node);
+        let line = self.line_of(hash);
+        let share = self.share_of(line);
+        let (keys, signature) = (&mut self.lines[line].0, signature(hash));
+        let found = keys[..share].iter().position(|key| *key == signature);
+        // What came into force when blocks were shorter.
+        keys[share..].fill(NONE);
+        keys.copy_within(..found.unwrap_or(share - 1), 1);
+        keys[0] = signature;
         found.is_some()
     }
 
     /// Bytes of memory.
     pub fn memory_bytes(&self) -> u64 {
-        let nodes = self.nodes.capacity() * size_of::<Node>();
-        (nodes + (self.heads.capacity() + self.free.capacity()) * size_of::<u32>()) as u64
+        (self.lines.capacity() * size_of::<Line>()) as u64
     }
 
-    /// Blocks that the cache would have.
+    /// Blocks that the cache would have, counted one by one.
     pub fn len(&self) -> usize {
-        self.nodes.len() - self.free.len()
+        self.lines.iter().flat_map(|line| &line.0).filter(|key| **key != NONE).count()
     }
 
     /// It would have none.
@@ -89,117 +80,26 @@ impl SimulatedLru {
         self.len() == 0
     }
 
-    fn nodes_max(&self) -> usize {
-        let blocks = self.bytes.saturating_mul(MEAN_SHARE) / self.mean;
-        blocks.clamp(1, u64::from(NONE) - 1) as usize
+    /// Keys of all lines at most.
+    fn keys_max(&self) -> u64 {
+        self.bytes.saturating_mul(MEAN_SHARE) / self.mean
     }
 
-    fn chain_of(&self, hash: u64) -> usize {
-        hash as usize & (self.heads.len() - 1)
+    fn line_of(&self, hash: u64) -> usize {
+        ((u128::from(hash) * self.lines.len() as u128) >> 64) as usize
     }
 
-    fn find(&self, hash: u64) -> Option<u32> {
-        let mut at = self.heads[self.chain_of(hash)];
-        while at != NONE && self.nodes[at as usize].signature != signature(hash) {
-            at = self.nodes[at as usize].chained;
-        }
-        (at != NONE).then_some(at)
-    }
-
-    /// Lets the oldest leave until one more fits.
-    fn make_room(&mut self) {
-        while self.len() >= self.nodes_max() {
-            let oldest = self.oldest;
-            self.unlink(oldest);
-            self.unchain(oldest);
-            self.free.push(oldest);
-        }
-    }
-
-    /// A node for `hash`, in its chain.
-    fn insert(&mut self, hash: u64) -> u32 {
-        if self.nodes.len() >= CHAIN * self.heads.len() {
-            self.rehash();
-        }
-        let chain = self.chain_of(hash);
-        let chained = self.heads[chain];
-        let node = Node { signature: signature(hash), newer: NONE, older: NONE, chained };
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.nodes[at as usize] = node;
-                at
-            }
-            None => {
-                if self.nodes.len() == self.nodes.capacity() {
-                    self.nodes.reserve_exact(self.growth());
-                }
-                self.nodes.push(node);
-                self.nodes.len() as u32 - 1
-            }
-        };
-        self.heads[chain] = at;
-        at
-    }
-
-    /// Nodes to make room for: a quarter as many again, and none beyond what there may be.
-    fn growth(&self) -> usize {
-        let most = self.nodes_max().saturating_sub(self.nodes.len());
-        most.clamp(1, self.nodes.len() / 4 + 64)
-    }
-
-    fn unchain(&mut self, at: u32) {
-        let Node { signature, chained, .. } = self.nodes[at as usize];
-        let chain = self.chain_of(u64::from(signature));
-        if self.heads[chain] == at {
-            self.heads[chain] = chained;
-            return;
-        }
-        let mut before = self.heads[chain];
-        while self.nodes[before as usize].chained != at {
-            before = self.nodes[before as usize].chained;
-        }
-        self.nodes[before as usize].chained = chained;
-    }
-
-    /// Twice as many chains.
-    fn rehash(&mut self) {
-        self.heads = vec![NONE; self.heads.len() * 2];
-        let mut at = self.oldest;
-        while at != NONE {
-            let chain = self.chain_of(u64::from(self.nodes[at as usize].signature));
-            self.nodes[at as usize].chained = self.heads[chain];
-            self.heads[chain] = at;
-            at = self.nodes[at as usize].newer;
-        }
-    }
-
-    fn link_newest(&mut self, at: u32) {
-        let older = self.newest;
-        let node = &mut self.nodes[at as usize];
-        (node.newer, node.older) = (NONE, older);
-        match older {
-            NONE => self.oldest = at,
-            older => self.nodes[older as usize].newer = at,
-        }
-        self.newest = at;
-    }
-
-    fn unlink(&mut self, at: u32) {
-        let Node { newer, older, .. } = self.nodes[at as usize];
-        match newer {
-            NONE => self.newest = older,
-            newer => self.nodes[newer as usize].older = older,
-        }
-        match older {
-            NONE => self.oldest = newer,
-            older => self.nodes[older as usize].newer = newer,
-        }
+    /// Keys of `line` at most: all have as many, and the first ones one more.
+    fn share_of(&self, line: usize) -> usize {
+        let (keys, lines) = (self.keys_max(), self.lines.len() as u64);
+        let share = keys / lines + u64::from((line as u64) < keys % lines);
+        share.clamp(1, LINE_KEYS as u64) as usize
     }
 }
 
-/// What a key is known by; chains are chosen by its low bits.
+/// What a key is known by in its line, which the high bits choose.
 fn signature(hash: u64) -> u32 {
-    hash as u32
+    (hash as u32).max(NONE + 1)
 }
 
 #[cfg(test)]
@@ -209,26 +109,52 @@ mod tests {
     use thermocline_foundation::random::{Random, mix};
 
     #[test]
-    fn it_has_what_a_plain_list_by_least_recent_use_has() {
+    fn each_line_has_what_a_plain_list_by_least_recent_use_has() {
         for seed in 0..20 {
             let mut random = Random::new(seed);
             let blocks = 1 + random.below(400);
             let mut lru = SimulatedLru::new(blocks * 4096, 4096);
-            let mut list = VecDeque::new();
+            let mut lists = vec![VecDeque::new(); lru.lines.len()];
             for _ in 0..6000 {
                 let hash = mix(random.below(600));
+                let line = lru.line_of(hash);
+                let list: &mut VecDeque<u64> = &mut lists[line];
                 let at = list.iter().position(|other| *other == hash);
                 assert_eq!(lru.touch(hash, 4096), at.is_some());
                 at.map(|at| list.remove(at));
                 list.push_front(hash);
-                list.truncate(blocks as usize);
-                assert_eq!(lru.len(), list.len());
+                list.truncate(lru.share_of(line));
             }
+            assert_eq!(lru.len(), lists.iter().map(VecDeque::len).sum::<usize>());
+            let shares: usize = (0..lru.lines.len()).map(|line| lru.share_of(line)).sum();
+            assert_eq!(shares as u64, blocks, "all that there is room for, and no more");
+        }
+    }
+
+    /// Of requests of which each decade of blocks has as many as the next.
+    #[test]
+    fn lines_say_in_all_what_one_list_says() {
+        for blocks in [300, 1000] {
+            let mut random = Random::new(blocks);
+            let mut lru = SimulatedLru::new(blocks * 4096, 4096);
+            let (mut list, mut found, mut right) = (VecDeque::new(), 0, 0);
+            let requests = 40_000;
+            for _ in 0..requests {
+                let hash = mix(10_000f64.powf(random.unit()) as u64);
+                found += u32::from(lru.touch(hash, 4096));
+                let at = list.iter().position(|other| *other == hash);
+                right += u32::from(at.is_some());
+                at.map(|at| list.remove(at));
+                list.push_front(hash);
+                list.truncate(blocks as usize);
+            }
+            let apart = f64::from(found.abs_diff(right)) / f64::from(requests);
+            assert!(apart < 0.01, "{found} and {right} of {requests}");
         }
     }
 
     #[test]
-    fn longer_blocks_mean_fewer_of_them() {
+    fn longer_blocks_mean_fewer_of_them_and_shorter_ones_a_third_more_at_most() {
         let mut lru = SimulatedLru::new(100 * 4096, 4096);
         for number in 0..1000 {
             lru.touch(mix(number), 4096);
@@ -238,17 +164,21 @@ mod tests {
             lru.touch(mix(number), 16_384);
         }
         assert!((25..=27).contains(&lru.len()), "{}", lru.len());
+        for number in 0..10_000 {
+            lru.touch(mix(number), 1024);
+        }
+        assert_eq!(lru.len(), lru.lines.len() * LINE_KEYS);
     }
 
     #[test]
-    fn a_key_takes_eighteen_bytes_whatever_the_capacity() {
+    fn a_key_takes_less_than_six_bytes_whatever_the_capacity() {
         for keys in [1_000, 33_000, 40_000, 100_000] {
             let mut lru = SimulatedLru::new(keys * 4096, 4096);
-            for number in 0..2 * keys {
+            for number in 0..3 * keys {
                 lru.touch(mix(number), 4096);
             }
             let bytes = lru.memory_bytes() as f64 / lru.len() as f64;
-            assert!(bytes <= 18.1, "{bytes} of each of {keys}");
+            assert!(bytes <= 5.5, "{bytes} of each of {keys}");
         }
     }
 }
