@@ -140,7 +140,7 @@ pub fn shown(trace: &BlockTrace, judged: &[Judged]) -> String {
             (*eviction).to_owned(),
             format!("{hits:.1}"),
             format!("{:.1}", 100.0 * verdict.admitted as f64 / requests),
-            format!("{:.0}", verdict.written_bytes as f64 / requests),
+            format!("{:.0}", verdict.bytes_a_request()),
             format!("{writes:.3}"),
             format!("{again:.1}"),
             format!("{:.1}", verdict.memory_bytes as f64 / verdict.blocks.max(1) as f64),

@@ -9,10 +9,12 @@
 //!
 //!   mod.rs  the file       replay.rs  one policy, by arithmetic       judge.rs  all of them
 //!                        on_files.rs  the same with its bytes in files
+//!                        heat.rs      traces that are drawn: popular blocks move
 //! ```
 //! The engine notes the requests (`Experiments::traced_blocks`). What memory lacks does not depend
 //! on the cache below it, so one trace serves all policies and sizes of that cache.
 
+pub mod heat;
 pub mod judge;
 pub mod on_files;
 pub mod replay;

@@ -3,11 +3,15 @@
 //!
 //! ```text
 //!   --trace FILE, or N with a trace ──> mynvm-trace.jsonl ──> each admission, eviction, layout
+//!   the same on LinkBench ──> mynvm-trace-linkbench.jsonl ──> each admission
+//!   drawn: heat that stays, drifts, jumps ──────────────────> each admission
 //! ```
 //! What memory lacks does not depend on the cache below it, so all rows follow from one trace,
 //! which is recorded once and stays beside the results.
 
+use super::rows::{GRAPH, READS};
 use super::{MynvmArguments, Sizes, restart};
+use crate::block_trace::heat::{self, Drawing, HEATS};
 use crate::block_trace::judge::{self, ADMISSIONS, EVICTIONS, Judged, WARM_UP_PERCENT};
 use crate::block_trace::on_files::OnFiles;
 use crate::block_trace::replay::{Policies, Verdict, replay_on};
@@ -17,6 +21,7 @@ use crate::rows::Stand;
 use crate::store::EngineKind;
 use crate::{Outcome, block_trace, files};
 use std::cell::OnceCell;
+use std::path::Path;
 use thermocline::{BlockRequest, BlockTrace, ByteSize};
 use thermocline_device::buffer::PAGE_BYTES;
 use thermocline_device::file_cache::Layout;
@@ -32,6 +37,9 @@ struct Found {
     padded: Vec<Judged>,
 }
 
+/// What each admission made of a trace.
+type Admissions = Vec<(&'static str, Verdict)>;
+
 /// Those of a run, made where the first row asks for them.
 #[allow(missing_debug_implementations, reason = "engines have none")]
 pub struct Traced<'a> {
@@ -39,6 +47,10 @@ pub struct Traced<'a> {
     sizes: &'a Sizes,
     engines: &'a [&'a dyn EngineKind],
     found: OnceCell<Result<Found, String>>,
+    /// On LinkBench.
+    graph: OnceCell<Result<Found, String>>,
+    /// Of each kind of heat, each admission.
+    heats: OnceCell<[Admissions; HEATS.len()]>,
     /// Ours, and foyer's.
     foyer: OnceCell<Result<[Outturn; 2], String>>,
 }
@@ -50,12 +62,42 @@ impl<'a> Traced<'a> {
         sizes: &'a Sizes,
         engines: &'a [&'a dyn EngineKind],
     ) -> Self {
-        Self { arguments, sizes, engines, found: OnceCell::new(), foyer: OnceCell::new() }
+        Self {
+            arguments,
+            sizes,
+            engines,
+            found: OnceCell::new(),
+            graph: OnceCell::new(),
+            heats: OnceCell::new(),
+            foyer: OnceCell::new(),
+        }
     }
 
     /// The value of the row called `name`.
     pub fn value(&self, name: &str, stand: &Stand<'_>) -> Outcome<f64> {
-        value(name, self.found(stand)?)
+        if let Some(name) = name.strip_prefix("judge/heat/") {
+            return self.of_heat(name);
+        }
+        match name.strip_prefix("judge/linkbench/") {
+            Some(rest) => value(&format!("judge/{rest}"), self.graph(stand)?),
+            None => value(name, self.found(stand)?),
+        }
+    }
+
+    /// The value of a row on a trace whose heat moves: HEAT/MEASURE/ADMISSION.
+    fn of_heat(&self, name: &str) -> Outcome<f64> {
+        let seed = self.arguments.rows.seed;
+        let judge = || HEATS.map(|(_, heat)| heat::judged(heat, Drawing::ROWS, seed));
+        let heats = self.heats.get_or_init(judge);
+        let parts: Vec<&str> = name.split('/').collect();
+        let found = HEATS.iter().zip(heats).find(|((heat, _), _)| parts.first() == Some(heat));
+        let mut verdicts = found.into_iter().flat_map(|(_, verdicts)| verdicts);
+        let verdict = verdicts.find(|(admission, _)| parts.get(2) == Some(admission));
+        match (parts.get(1), verdict) {
+            (Some(&"hits"), Some((_, verdict))) => Ok(verdict.hit_percent()),
+            (Some(&"writes"), Some((_, verdict))) => Ok(verdict.bytes_a_request()),
+            _ => Err(format!("there is no row 'judge/heat/{name}'").into()),
+        }
     }
 
     /// The value of a row of figure `foyer`.
@@ -73,18 +115,28 @@ impl<'a> Traced<'a> {
     }
 
     fn found(&self, stand: &Stand<'_>) -> Outcome<&Found> {
-        let found = self.found.get_or_init(|| self.find(stand).map_err(|why| why.to_string()));
+        let find = || self.find(stand, READS, self.arguments.trace.as_deref());
+        let found = self.found.get_or_init(|| find().map_err(|why| why.to_string()));
         Ok(found.as_ref().map_err(String::clone)?)
     }
 
-    fn find(&self, stand: &Stand<'_>) -> Outcome<Found> {
+    fn graph(&self, stand: &Stand<'_>) -> Outcome<&Found> {
+        let find = || self.find(stand, GRAPH, self.arguments.linkbench_trace.as_deref());
+        let found = self.graph.get_or_init(|| find().map_err(|why| why.to_string()));
+        Ok(found.as_ref().map_err(String::clone)?)
+    }
+
+    /// What policies make of the trace in `file`, or of one that is recorded on `workload`.
+    fn find(&self, stand: &Stand<'_>, workload: &str, file: Option<&Path>) -> Outcome<Found> {
         let arguments = self.arguments;
-        let trace = match &arguments.trace {
+        let trace = match file {
             Some(path) => block_trace::read(path)?,
             None => {
-                let trace = restart::trace(stand, self.sizes, arguments.rows.seed)?;
+                let trace = restart::trace(stand, self.sizes, arguments.rows.seed, workload)?;
                 let results = arguments.rows.results(&super::rows::PAPER);
-                block_trace::write(&results.with_file_name("mynvm-trace.jsonl"), &trace)?;
+                let name = if workload == READS { "" } else { "-linkbench" };
+                let name = format!("mynvm-trace{name}.jsonl");
+                block_trace::write(&results.with_file_name(name), &trace)?;
                 trace
             }
         };
@@ -203,7 +255,7 @@ mod tests {
     }
 
     #[allow(clippy::disallowed_methods, reason = "what is left of it")]
-    fn is_empty(directory: &std::path::Path) -> bool {
+    fn is_empty(directory: &Path) -> bool {
         std::fs::read_dir(directory).unwrap().next().is_none()
     }
 

@@ -76,6 +76,7 @@ Examples:
   thermocline-bench mynvm --figure 17 --text words.txt
   thermocline-bench mynvm --figure judge,13
   thermocline-bench mynvm --figure judge --trace mynvm-trace.jsonl
+  thermocline-bench mynvm --row judge/heat
   thermocline-bench mynvm --figure 15-19 --ours table-size=2MiB
   thermocline-bench mynvm --figure 21 --seconds 2 --warm-up-seconds 0.5
   thermocline-bench mynvm --row 25/linkbench --json > rows.json
@@ -97,6 +98,9 @@ pub struct MynvmArguments {
     /// The trace of blocks of figures judge, foyer, 11 and 13; else one is recorded
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// The trace of blocks of the rows judge/linkbench; else one is recorded
+    #[arg(long, value_name = "FILE")]
+    pub linkbench_trace: Option<PathBuf>,
     /// Seconds before each row which are not measured
     #[arg(long, value_parser = parse_seconds)]
     pub warm_up_seconds: Option<f64>,

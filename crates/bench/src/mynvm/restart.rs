@@ -9,7 +9,7 @@
 //! the cache too.
 
 use super::Sizes;
-use super::rows::{Group, HITS, READS, cached};
+use super::rows::{HITS, READS, cached, group};
 use crate::block_trace;
 use crate::cell::Cell;
 use crate::engines::fast_cache::{TRACE_NAME, TRACED};
@@ -46,7 +46,8 @@ impl Restarted {
 /// Works, closes, opens and works again.
 pub fn restart(stand: &Stand<'_>, sizes: &Sizes, seed: u64) -> Outcome<Restarted> {
     in_place(stand, |places| {
-        let warmed = Cell { seconds: Some(ASKED_S), ..warmed(stand, sizes, seed, "", places) };
+        let warmed = warmed(stand, sizes, seed, ("", READS), places);
+        let warmed = Cell { seconds: Some(ASKED_S), ..warmed };
         stand.load(&warmed)?;
         let hits = |measured: &Measured| (HITS.of)(measured).ok_or("the cache was not asked");
         let before = hits(&stand.run(&warmed)?)?;
@@ -57,11 +58,11 @@ pub fn restart(stand: &Stand<'_>, sizes: &Sizes, seed: u64) -> Outcome<Restarted
     })
 }
 
-/// What the cache is asked for while it warms up and is measured.
-pub fn trace(stand: &Stand<'_>, sizes: &Sizes, seed: u64) -> Outcome<BlockTrace> {
+/// What the cache is asked for while it warms up and is measured on `workload`.
+pub fn trace(stand: &Stand<'_>, sizes: &Sizes, seed: u64, workload: &str) -> Outcome<BlockTrace> {
     in_place(stand, |places| {
         let option = format!("+{TRACED}={REQUESTS_MAX}");
-        let cell = warmed(stand, sizes, seed, &option, places);
+        let cell = warmed(stand, sizes, seed, (&option, workload), places);
         let room = cell.memory_limit.map(|limit| {
             ByteSize(limit.0 + (REQUESTS_MAX * size_of::<thermocline::BlockRequest>()) as u64 * 2)
         });
@@ -84,12 +85,12 @@ fn in_place<T>(stand: &Stand<'_>, work: impl FnOnce([&Path; 2]) -> Outcome<T>) -
     done
 }
 
-/// N, with `options`, on the workload of most rows.
+/// N, with options, on a workload.
 fn warmed(
     stand: &Stand<'_>,
     sizes: &Sizes,
     seed: u64,
-    options: &str,
+    (options, workload): (&str, &str),
     [fast, slow]: [&Path; 2],
 ) -> Cell {
     let driver = stand.emulated.map(|profile| format!("+slow-driver=emulated-{profile}"));
@@ -100,11 +101,11 @@ fn warmed(
     };
     Cell {
         engine: cached(sizes) + options + driver.as_deref().unwrap_or_default(),
-        workload: READS.to_owned(),
+        workload: workload.to_owned(),
         tiers: vec![
             tier("fast", fast, ByteSize::mib(sizes.fast_mib())),
             tier("slow", slow, SLOW_CAPACITY),
         ],
-        ..sizes.cell(Group::Work, seed)
+        ..sizes.cell(group(workload), seed)
     }
 }

@@ -10,6 +10,7 @@
 use super::Sizes;
 use super::dictionary::{ALONE, DATA};
 use super::{index, judged, memory};
+use crate::block_trace::heat::HEATS;
 use crate::block_trace::judge::{ADMISSIONS, EVICTIONS};
 use crate::results::{Latency, Measured};
 use crate::rows::{
@@ -49,7 +50,8 @@ pub const PAPER: Paper = Paper {
 /// The workload of most rows.
 pub const READS: &str = "ycsb-c";
 const UNIFORM: &str = "ycsb-c/uniform";
-const GRAPH: &str = "linkbench";
+/// The one with scans and small records.
+pub const GRAPH: &str = "linkbench";
 /// Of the fast tier, what RocksDB's cache of blocks has beside its log.
 const CACHE_PERCENT: u64 = 95;
 
@@ -188,7 +190,8 @@ fn rocksdb(sizes: &Sizes) -> [String; 5] {
     ]
 }
 
-fn group(workload: &str) -> Group {
+/// What a cell on `workload` is run as.
+pub fn group(workload: &str) -> Group {
     if workload == GRAPH { Group::Graph } else { Group::Work }
 }
 
@@ -216,6 +219,7 @@ pub fn rows(figures: &[Figure], sizes: &Sizes) -> Vec<Row> {
     let all = [
         latencies(sizes),
         blocks(sizes),
+        cached_blocks(sizes),
         layouts(sizes),
         slowest(sizes),
         dictionaries(),
@@ -264,21 +268,25 @@ fn admissions(sizes: &Sizes) -> Vec<Row> {
         ("second_access", of("second_access")),
         ("frequency", of("frequency")),
     ];
-    let both = |(name, engine): &(&str, String)| {
+    let both = |workload: &str, (admission, engine): &(&str, String)| {
         let row = |figure: &str, measure| {
-            let (over, under) = (point(engine, READS), point(&of("always"), READS));
-            let name = format!("{figure}/{name}");
-            Row::in_paper(&PAPER, Group::Work, &name, over, under).of(measure)
+            let (over, under) = (point(engine, workload), point(&of("always"), workload));
+            let name = match workload {
+                READS => format!("{figure}/{admission}"),
+                _ => format!("{figure}/{workload}/{admission}"),
+            };
+            Row::in_paper(&PAPER, group(workload), &name, over, under).of(measure)
         };
         let writes = row("18/writes", WRITTEN);
         let hits = Row { value: Value::Difference, ..row("19/hits", HITS) };
         // What is in force where nothing is said is judged.
-        match *name {
+        match *admission {
             "simulated_lru" => [writes.at_most(1.0 / 3.0, 0.25), hits.at_least(-2.0, 0.0)],
             _ => [writes, hits],
         }
     };
-    policies.iter().flat_map(both).collect()
+    let on = |workload| policies.iter().flat_map(move |policy| both(workload, policy));
+    [READS, GRAPH].into_iter().flat_map(on).collect()
 }
 
 /// Figure 19: each eviction over the plain one, where all blocks are taken.
@@ -307,6 +315,25 @@ fn blocks(sizes: &Sizes) -> Vec<Row> {
         [row("9/bytes", SLOW_BYTES), row("11/slow-reads", SLOW_READS)]
     };
     [4, 6].into_iter().flat_map(both).collect()
+}
+
+/// Figure 9: the cache with blocks of other sizes over it with the usual ones. All tables are on
+/// the slow tier.
+fn cached_blocks(sizes: &Sizes) -> Vec<Row> {
+    let usual = cached(sizes);
+    let both = |workload: &str, kib: u32| {
+        let row = |name: &str, measure| {
+            let of = format!("{usual}+block-size={kib}KiB");
+            let (over, under) = (point(&of, workload), point(&usual, workload));
+            let name = format!("9/N/{workload}/{name}/{kib}-KiB");
+            Row::in_paper(&PAPER, group(workload), &name, over, under).of(measure)
+        };
+        let hits = Row { value: Value::Difference, ..row("hits", HITS) };
+        [row("slow-reads", SLOW_READS), hits, row("throughput", THROUGHPUT)]
+    };
+    let workloads = [READS, "ycsb-b", GRAPH];
+    let all = workloads.into_iter().flat_map(|workload| [4, 16].map(|kib| (workload, kib)));
+    all.flat_map(|(workload, kib)| both(workload, kib)).collect()
 }
 
 /// Figure 15: copies aligned to pages, as the paper has them, over copies one behind the other.
@@ -342,20 +369,26 @@ fn indexes() -> Vec<Row> {
     index::DATA.into_iter().flat_map(|data| index::KIB.map(|kib| row(data, kib))).collect()
 }
 
-/// Figures 11, 13, `judge` and `foyer`: what follows from one trace of blocks.
+/// Figures 11, 13, `judge` and `foyer`: what follows from traces of blocks.
 fn on_a_trace() -> Vec<Row> {
     let pages = |name: &str| drill(&format!("11/pages/{name}"), "pages a read");
     let spread = |name: &str| drill(&format!("13/{name}"), "% of blocks");
     let places = ["tables", "packed", "padded"];
     let mut rows = [places.map(pages), places.map(spread)].concat();
-    for (admission, _) in ADMISSIONS.into_iter().filter(|(name, _)| *name != "always") {
-        let writes = drill(&format!("judge/writes/{admission}"), "of its bytes");
-        let hits = drill(&format!("judge/hits/{admission}"), "% points");
+    let others = ADMISSIONS.into_iter().filter(|(name, _)| *name != "always");
+    for (admission, prefix) in others.flat_map(|(name, _)| [(name, ""), (name, "linkbench/")]) {
+        let writes = drill(&format!("judge/{prefix}writes/{admission}"), "of its bytes");
+        let hits = drill(&format!("judge/{prefix}hits/{admission}"), "% points");
         // What is in force where nothing is said is judged.
         rows.extend(match admission == judged::USUAL {
             true => [writes.at_most(1.0 / 3.0, 0.25), hits.at_least(-2.0, 0.0)],
             false => [writes, hits],
         });
+    }
+    for ((heat, _), (admission, _)) in HEATS.iter().flat_map(|heat| ADMISSIONS.map(|a| (heat, a))) {
+        let hits = drill(&format!("judge/heat/{heat}/hits/{admission}"), "% hits");
+        let writes = drill(&format!("judge/heat/{heat}/writes/{admission}"), "B a request");
+        rows.extend([hits, writes]);
     }
     let evictions = EVICTIONS.into_iter().filter(|(name, _)| *name != "fifo");
     rows.extend(evictions.map(|(name, _)| drill(&format!("judge/eviction/{name}"), "% points")));
@@ -525,6 +558,10 @@ mod tests {
         assert_eq!(goal("judge/writes/simulated_lru"), Goal::AtMost(1.0 / 3.0, 0.25));
         assert_eq!(goal("judge/hits/simulated_lru"), Goal::AtLeast(-2.0, 0.0));
         assert_eq!(goal("judge/eviction/file_lru"), Goal::None);
+        assert_eq!(goal("judge/linkbench/hits/simulated_lru"), Goal::AtLeast(-2.0, 0.0));
+        assert_eq!(goal("19/hits/linkbench/simulated_lru"), Goal::AtLeast(-2.0, 0.0));
+        assert_eq!(goal("judge/heat/jumps/writes/always"), Goal::None);
+        assert_eq!(goal("9/N/linkbench/slow-reads/4-KiB"), Goal::None);
         assert_eq!(goal("13/padded"), Goal::None);
         assert_eq!(goal("10/linkbench/6-KiB"), Goal::None);
         assert_eq!(goal("24/bytes-a-block"), Goal::AtMost(28.0, 20.0));
