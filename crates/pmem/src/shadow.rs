@@ -12,10 +12,14 @@
 //! 2. Where the images are few all are made; otherwise the one with nothing that may be missing,
 //!    the one with everything, and random ones from a seed.
 //! 3. A mark says what was acknowledged by then. It belongs to all crashes after it.
+//! 4. A watcher is told of each fence before it is done: what disks have then belongs to the same
+//!    crash.
 //!
 //! Threads: one. A fence here covers all flushes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::Arc;
 use thermocline_foundation::random::Random;
 use thermocline_foundation::sync::Mutex;
 
@@ -39,17 +43,29 @@ pub enum Model {
     Words,
 }
 
+/// Is told of fences, so that a test can look at all else that a crash would leave then.
+pub trait FenceWatcher: Debug + Send + Sync {
+    /// A fence comes: nothing that was flushed since the last one is durable yet.
+    fn fence_comes(&self);
+}
+
 /// The events of a region since it was opened.
 #[derive(Debug)]
 pub struct Shadow {
     start: Vec<u64>,
     events: Mutex<Vec<Event>>,
+    watcher: Mutex<Option<Arc<dyn FenceWatcher>>>,
 }
 
 impl Shadow {
     /// No events yet; `start` is durable.
     pub fn new(start: &[u64]) -> Self {
-        Self { start: start.to_vec(), events: Mutex::new(Vec::new()) }
+        Self { start: start.to_vec(), events: Mutex::default(), watcher: Mutex::default() }
+    }
+
+    /// From now on `watcher` is told of fences; none: nothing is.
+    pub fn watch(&self, watcher: Option<Arc<dyn FenceWatcher>>) {
+        *self.watcher.lock() = watcher;
     }
 
     fn push(&self, event: Event) {
@@ -75,6 +91,10 @@ impl Shadow {
     }
 
     pub fn fence(&self) {
+        let watcher = self.watcher.lock().clone();
+        if let Some(watcher) = watcher {
+            watcher.fence_comes();
+        }
         self.push(Event::Fence);
     }
 
@@ -83,29 +103,33 @@ impl Shadow {
         self.push(Event::Mark(what));
     }
 
+    /// Nothing has happened yet.
+    pub fn is_untouched(&self) -> bool {
+        self.events.lock().is_empty()
+    }
+
     /// Calls `look` with every crash, in the order of time.
     pub fn crashes(&self, mut look: impl FnMut(&Crash)) {
         let events = self.events.lock().clone();
-        let mut crash = Crash { durable: self.start.clone(), lines: BTreeMap::new(), mark: 0 };
-        for event in events {
-            match event {
-                Event::Stores(words) => {
-                    let line = words[0].0 / LINE_WORDS;
-                    crash.lines.entry(line).or_default().steps.push(words);
-                }
-                Event::Flush(line) => {
-                    if let Some(pending) = crash.lines.get_mut(&line) {
-                        pending.flushed = pending.steps.len();
-                    }
-                }
-                Event::Fence => {
-                    look(&crash);
-                    crash.settle();
-                }
-                Event::Mark(what) => crash.mark = what,
+        let mut crash = self.beginning();
+        for event in &events {
+            if matches!(event, Event::Fence) {
+                look(&crash);
             }
+            crash.follow(event);
         }
         look(&crash);
+    }
+
+    /// The crash at the end.
+    pub fn last(&self) -> Crash {
+        let mut crash = self.beginning();
+        self.events.lock().iter().for_each(|event| crash.follow(event));
+        crash
+    }
+
+    fn beginning(&self) -> Crash {
+        Crash { durable: self.start.clone(), lines: BTreeMap::new(), mark: 0 }
     }
 }
 
@@ -129,6 +153,32 @@ pub struct Crash {
 type Ways = Vec<Vec<(u64, u64)>>;
 
 impl Crash {
+    fn follow(&mut self, event: &Event) {
+        match event {
+            Event::Stores(words) => {
+                let line = words[0].0 / LINE_WORDS;
+                self.lines.entry(line).or_default().steps.push(words.clone());
+            }
+            Event::Flush(line) => {
+                if let Some(pending) = self.lines.get_mut(line) {
+                    pending.flushed = pending.steps.len();
+                }
+            }
+            Event::Fence => self.settle(),
+            Event::Mark(what) => self.mark = *what,
+        }
+    }
+
+    /// All that was stored: what the end of the process leaves.
+    pub fn stored(self) -> Vec<u64> {
+        let Self { mut durable, lines, .. } = self;
+        let stores = lines.into_values().flat_map(|pending| pending.steps);
+        for (word, value) in stores.flatten() {
+            durable[word as usize] = value;
+        }
+        durable
+    }
+
     fn settle(&mut self) {
         for pending in self.lines.values_mut() {
             for (word, value) in pending.steps.drain(..pending.flushed).flatten() {
@@ -174,6 +224,11 @@ impl Crash {
         });
     }
 
+    /// Images that the crash could have left; none for more than can be counted.
+    pub fn count(&self, model: Model) -> Option<u64> {
+        product(&self.units(model))
+    }
+
     /// Calls `look` with each of up to `images` images that the crash could have left; returns
     /// whether these are all.
     pub fn images(
@@ -184,9 +239,7 @@ impl Crash {
         mut look: impl FnMut(&[u64]),
     ) -> bool {
         let units = self.units(model);
-        let count = units.iter().try_fold(1u64, |all, ways| {
-            all.checked_mul(ways.len() as u64).filter(|all| *all <= images)
-        });
+        let count = product(&units).filter(|count| *count <= images);
         let mut image = self.durable.clone();
         let mut show = |choice: &mut dyn FnMut(&Ways) -> usize| {
             for ways in &units {
@@ -225,6 +278,10 @@ impl Crash {
     }
 }
 
+fn product(units: &[Ways]) -> Option<u64> {
+    units.iter().try_fold(1u64, |all, ways| all.checked_mul(ways.len() as u64))
+}
+
 /// Every prefix of the steps, and within a step of several words every part of it.
 fn ways_of_line(steps: &[Vec<(u64, u64)>]) -> Ways {
     let mut ways = vec![Vec::new()];
@@ -252,6 +309,7 @@ fn last_values(way: &[(u64, u64)]) -> Vec<(u64, u64)> {
 mod tests {
     use super::*;
     use crate::persist::Medium;
+    use thermocline_foundation::Counter;
 
     /// All images of all crashes, as (mark, words).
     fn all(medium: &Medium, model: Model) -> Vec<BTreeSet<Vec<u64>>> {
@@ -294,6 +352,34 @@ mod tests {
             assert!(crashes[1].iter().all(|image| image[0] >= 1), "fenced");
             assert!(crashes[1].iter().any(|image| image[8] == 0), "never flushed");
         }
+    }
+
+    #[derive(Debug, Default)]
+    struct Fences(Counter);
+
+    impl FenceWatcher for Fences {
+        fn fence_comes(&self) {
+            self.0.add(1);
+        }
+    }
+
+    #[test]
+    fn the_last_crash_is_the_one_at_the_end_and_each_fence_is_told() {
+        let (medium, fences) = (Medium::shadowed(&[0; 16]), Arc::new(Fences::default()));
+        medium.shadow().watch(Some(Arc::clone(&fences) as _));
+        medium.write(0, &[7; 8]);
+        medium.fence();
+        medium.store(0, 1);
+        medium.store(64, 2);
+        assert_eq!(medium.shadow().last().stored(), medium.snapshot());
+        let mut images = BTreeSet::new();
+        medium.shadow().last().images(Model::X86, 8, 1, |image| {
+            images.insert(image.to_vec());
+        });
+        assert_eq!(Some(&images), all(&medium, Model::X86).last());
+        medium.shadow().watch(None);
+        medium.fence();
+        assert_eq!(fences.0.get(), 1);
     }
 
     #[test]

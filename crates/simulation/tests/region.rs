@@ -1,33 +1,33 @@
 //! A store in a region of persistent memory on simulated devices: the power fails, or the process
-//! ends, after any of the devices' calls, and the region has what a power cut could have left of it
-//! at that moment.
+//! ends, after any of the devices' calls and before any fence of the region, and the region has
+//! what a power cut could have left of it at that moment (`region/points.rs`).
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "region/points.rs"]
+mod points;
 #[path = "../../engine/tests/persistent_memory/regions.rs"]
 mod regions;
 
 use parking_lot::Mutex;
-use regions::{PERSISTENT, ShadowRegions, last_crash};
-use std::collections::BTreeMap;
+use points::{Crashes, Effort, Fences, Known, State, WatchedRegions, owned};
+use regions::{PERSISTENT, ShadowRegions};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use thermocline::{
-    ByteSize, Db, Durability, PersistentMemory, Preset, Result, Settings, Tier, WriteBatch,
+    ByteSize, Db, Durability, PersistentMemory, Preset, Regions, Result, Settings, Tier, WriteBatch,
 };
 use thermocline_foundation::random::{Random, mix};
-use thermocline_pmem::shadow::Model;
-use thermocline_pmem::{Circumstances, Medium, RegionIdentity};
-use thermocline_simulation::devices::{CallKind, Devices, Loss, Watcher, World};
+use thermocline_pmem::Circumstances;
+use thermocline_pmem::shadow::FenceWatcher;
+use thermocline_simulation::devices::{CallKind, Loss, World};
 use thermocline_simulation::history::TIERS;
 use thermocline_simulation::machine::Machine;
 
 const REGION: &str = "/pmem/region";
 const BATCHES: u64 = 60;
 const KEYS: u64 = 40;
-
-/// All records.
-type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// A file that is no persistent memory, beside which writes go to a log.
 const ORDINARY: Circumstances =
@@ -49,141 +49,14 @@ fn settings(preset: Preset) -> Settings {
     }
 }
 
-fn machine(world: World, regions: &Arc<ShadowRegions>, seed: u64) -> Machine {
+fn machine(world: World, regions: Arc<dyn Regions>, seed: u64) -> Machine {
     let mut machine = Machine::new(world, seed);
-    machine.environment.regions = Arc::clone(regions) as _;
+    machine.environment.regions = regions;
     machine
-}
-
-/// What the writer knows: the states after each batch, of which the last may not be acknowledged.
-#[derive(Debug, Default)]
-struct Known {
-    states: Vec<State>,
-    acknowledged: usize,
-    fault: Option<String>,
-    images: u64,
-}
-
-/// Tries some of the crash points.
-struct Crashes {
-    regions: Arc<ShadowRegions>,
-    media: Circumstances,
-    known: Arc<Mutex<Known>>,
-    random: Mutex<Random>,
-    one_in: u64,
-}
-
-impl Watcher for Crashes {
-    fn changed(&self, devices: &Devices, _: u64, _: CallKind) {
-        let (seed, loss, is_tried) = {
-            let mut random = self.random.lock();
-            (random.next_u64(), random.below(3), random.below(self.one_in) == 0)
-        };
-        if !is_tried || self.known.lock().fault.is_some() {
-            return;
-        }
-        let (mut random, world) = (Random::new(seed), devices.world());
-        let world = match loss {
-            0 => world.after(Loss::None),
-            1 => world.after(Loss::All),
-            _ => {
-                let flags: Vec<_> = world.units().iter().map(|_| random.below(2) == 0).collect();
-                world.after(Loss::Kept(&flags))
-            }
-        };
-        let now = match loss {
-            0 => self.media,
-            _ if self.media.is_synchronous => self.media,
-            _ => Circumstances { boot: [2; 16], ..self.media },
-        };
-        // The end of the process leaves all that was stored.
-        let image = self.regions.has(REGION).then(|| match loss {
-            0 => self.regions.stored(REGION),
-            _ if self.media.is_synchronous => self.image(seed),
-            _ => self.pages(seed),
-        });
-        let fault = self.check(world, image.as_deref(), now, seed);
-        let mut known = self.known.lock();
-        known.images += 1;
-        known.fault = fault.map(|fault| format!("loss {loss}, seed {seed}: {fault}"));
-    }
-}
-
-impl Crashes {
-    fn image(&self, seed: u64) -> Vec<u64> {
-        let crash = last_crash(&self.regions.shadow(REGION));
-        let model = if seed.is_multiple_of(2) { Model::X86 } else { Model::Words };
-        let (mut chosen, mut left) = (Vec::new(), 1 + seed % 4);
-        crash.images(model, 4, seed, |image| {
-            if left > 0 {
-                chosen = image.to_vec();
-            }
-            left = left.saturating_sub(1);
-        });
-        chosen
-    }
-
-    /// What a file has after a loss of power: pages of now and of when it was made, but for its
-    /// identity. What was closed was synced before.
-    fn pages(&self, seed: u64) -> Vec<u64> {
-        let mut image = self.regions.stored(REGION);
-        let identity = RegionIdentity::read(&Medium::shadowed(&image));
-        let mut random = Random::new(seed);
-        if !identity.is_ok_and(|identity| identity.is_clean) {
-            let pages = image[1024..].chunks_mut(512);
-            pages.filter(|_| random.below(2) == 0).for_each(|page| page.fill(0));
-        }
-        image
-    }
-
-    /// What is wrong with what a crash left.
-    fn check(
-        &self,
-        world: World,
-        image: Option<&[u64]>,
-        now: Circumstances,
-        seed: u64,
-    ) -> Option<String> {
-        let with = |image| ShadowRegions::with(REGION, image, now);
-        let regions = Arc::new(image.map_or_else(|| ShadowRegions::new(now), with));
-        let machine = machine(world, &regions, seed);
-        let db = match machine.open() {
-            Ok(db) => db,
-            Err(error) => return Some(format!("refused: {error}")),
-        };
-        let found: State = db.scan().into_iter().map(Result::unwrap).map(owned).collect();
-        let missed = missed(&db, &found);
-        machine.kill(Some(db));
-        if missed.is_some() {
-            return missed;
-        }
-        let known = self.known.lock();
-        let is_right = known.states[known.acknowledged..].contains(&found);
-        (!is_right).then(|| {
-            let at = known.states.iter().position(|state| *state == found);
-            format!("{} batches are acknowledged, the state is that of {at:?}", known.acknowledged)
-        })
-    }
-}
-
-/// A key that a look-up answers otherwise than the scan that found these records.
-fn missed(db: &Db, found: &State) -> Option<String> {
-    let differs = |key: &Vec<u8>| {
-        let answer = db.get(key);
-        let is_right = answer
-            .as_ref()
-            .is_ok_and(|answer| answer.as_deref() == found.get(key).map(Vec::as_slice));
-        (!is_right).then(|| format!("{:?}: {answer:?}", String::from_utf8_lossy(key)))
-    };
-    (0..KEYS).map(key).find_map(|key| differs(&key))
 }
 
 fn key(number: u64) -> Vec<u8> {
     format!("key {number}").into_bytes()
-}
-
-fn owned((key, value): (impl AsRef<[u8]>, impl AsRef<[u8]>)) -> (Vec<u8>, Vec<u8>) {
-    (key.as_ref().to_vec(), value.as_ref().to_vec())
 }
 
 /// One batch, random; the state with it.
@@ -207,9 +80,32 @@ fn write(db: &Db, known: &Mutex<Known>, random: &mut Random, number: u64) -> Res
     let last = known.lock().states.last().cloned().unwrap_or_default();
     let (batch, state) = batch(random, &last, number);
     known.lock().states.push(state);
+    at(known, "a write");
     db.write(batch)?;
     known.lock().acknowledged += 1;
     Ok(())
+}
+
+/// A bulk load of a few records.
+fn load(db: &Db, known: &Mutex<Known>, random: &mut Random, number: u64) -> Result<()> {
+    let mut state = known.lock().states.last().cloned().unwrap_or_default();
+    let keys = (0..4).map(|_| key(random.below(KEYS))).collect::<BTreeSet<_>>();
+    let mut ingest = db.ingest();
+    for key in keys {
+        let value = vec![number as u8; random.below(3000) as usize];
+        ingest.add(&key, &value)?;
+        state.insert(key, value);
+    }
+    known.lock().states.push(state);
+    at(known, "a bulk load");
+    ingest.finish()?;
+    known.lock().acknowledged += 1;
+    Ok(())
+}
+
+/// Says what the history is at.
+fn at(known: &Mutex<Known>, what: &'static str) {
+    known.lock().doing = what;
 }
 
 /// Looks at a crash at this moment, some times.
@@ -218,6 +114,18 @@ fn try_now(machine: &Machine) {
     for _ in 0..24 {
         watcher.changed(&machine.devices, 0, CallKind::Write);
     }
+}
+
+fn flush(db: &Db, known: &Mutex<Known>) -> Result<()> {
+    at(known, "a flush");
+    db.flush()?;
+    at(known, "entering");
+    db.settle()
+}
+
+fn compact(db: &Db, known: &Mutex<Known>) -> Result<()> {
+    at(known, "a merge");
+    db.compact_range(None, None, &mut |_| {})
 }
 
 /// A third of the batches, with flushes and merges between them.
@@ -234,73 +142,128 @@ fn live(
     for number in 1..BATCHES / 3 {
         write(db, known, random, life * (BATCHES / 3) + number)?;
         if random.below(12) == 0 {
+            at(known, "a flush");
             db.flush()?;
         }
         if random.below(16) == 0 {
-            db.compact_range(None, None, &mut |_| {})?;
+            compact(db, known)?;
         }
     }
     Ok(())
 }
 
-/// A history with crashes beside it; the first fault, and how many images were tried.
-fn run((preset, media): (Preset, Circumstances), seed: u64, one_in: u64) -> (Option<String>, u64) {
-    run_through([preset; 3], media, seed, one_in)
+/// Few batches of a life and a bulk load, which are flushed, entered and merged with what was
+/// before.
+fn live_shortly(db: &Db, known: &Mutex<Known>, random: &mut Random, life: u64) -> Result<()> {
+    for number in 0..2 {
+        write(db, known, random, 10 * life + number)?;
+    }
+    flush(db, known)?;
+    write(db, known, random, 10 * life + 2)?;
+    load(db, known, random, 10 * life + 3)?;
+    flush(db, known)?;
+    compact(db, known)?;
+    write(db, known, random, 10 * life + 9)
 }
 
-/// As [`run`], with a preset for each life.
-fn run_through(
+/// What happens in a history.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    /// The preset of each life.
     presets: [Preset; 3],
     media: Circumstances,
-    seed: u64,
-    one_in: u64,
-) -> (Option<String>, u64) {
-    let mut regions = Arc::new(ShadowRegions::new(media));
+    effort: Effort,
+    is_short: bool,
+}
+
+impl Plan {
+    /// All lives with one preset, and of the calls of devices one in so many.
+    fn of((preset, media): (Preset, Circumstances), calls_one_in: u64) -> Self {
+        let effort = Effort { calls_one_in, fences_one_in: u64::MAX, loses_region: false };
+        Self { presets: [preset; 3], media, effort, is_short: false }
+    }
+
+    fn through(self, presets: [Preset; 3]) -> Self {
+        Self { presets, ..self }
+    }
+
+    /// And one fence in so many.
+    fn fences(self, fences_one_in: u64) -> Self {
+        Self { effort: Effort { fences_one_in, ..self.effort }, ..self }
+    }
+
+    /// With each image the region is lost.
+    fn losing_the_region(self) -> Self {
+        Self { effort: Effort { loses_region: true, ..self.effort }, ..self }
+    }
+
+    fn short(self) -> Self {
+        Self { is_short: true, ..self }
+    }
+}
+
+/// A history with crashes beside it; the first fault, and how many images were tried.
+fn run(plan: Plan, seed: u64) -> (Option<String>, u64) {
+    let known = known_of(plan, seed);
+    (known.fault, known.images)
+}
+
+/// As [`run`], with all that is known at its end.
+fn known_of(plan: Plan, seed: u64) -> Known {
+    let mut regions = Arc::new(ShadowRegions::new(plan.media));
     let (mut random, mut world) = (Random::new(seed), World::new(mix(seed)));
-    let known = Arc::new(Mutex::new(Known { states: vec![State::new()], ..Known::default() }));
-    for (life, preset) in (0..).zip(presets) {
-        let machine = machine(world, &regions, mix(seed ^ life));
-        let crashes = Crashes {
-            regions: Arc::clone(&regions),
-            media,
-            known: Arc::clone(&known),
-            random: Mutex::new(Random::new(mix(seed ^ life))),
-            one_in,
+    let known = Arc::new(Mutex::new(Known::new()));
+    for (life, preset) in (0..).zip(plan.presets) {
+        let watched = Arc::new(WatchedRegions::new(&regions));
+        let machine = machine(world, Arc::clone(&watched) as _, mix(seed ^ life));
+        let draws = mix(seed ^ life);
+        let crashes = Crashes::new(&regions, plan.media, &known, plan.effort, draws);
+        let crashes = Arc::new(crashes);
+        let fences = Fences { crashes: Arc::clone(&crashes), devices: machine.devices.clone() };
+        let watch = || {
+            machine.devices.watch(Some(Arc::clone(&crashes) as _));
+            watched.watch(Some(Arc::new(fences) as Arc<dyn FenceWatcher>));
         };
-        let db = if life == 0 {
+        let opened = if life == 0 {
             // A creation that is cut off is no database yet.
-            let db = machine.create(&settings(preset)).unwrap();
-            machine.devices.watch(Some(Arc::new(crashes)));
+            let db = machine.create(&settings(preset));
+            watch();
             db
         } else {
-            machine.devices.watch(Some(Arc::new(crashes)));
+            watch();
+            at(&known, "an opening");
             let named = Settings { tiers: Vec::new(), ..settings(preset) };
             // A region that is no persistent memory is not named for memtables.
-            let has_region = preset == Preset::Indexed || media.is_synchronous;
+            let has_region = preset == Preset::Indexed || plan.media.is_synchronous;
             let persistent_memory = named.persistent_memory.clone().filter(|_| has_region);
-            match machine.open_with(&Settings { persistent_memory, ..named }) {
-                Ok(db) => db,
-                Err(error) => return (Some(format!("refused: {error}")), known.lock().images),
-            }
+            machine.open_with(&Settings { persistent_memory, ..named })
         };
-        if let Err(error) = live(&machine, &db, &known, &mut random, life) {
-            machine.kill(Some(db));
-            return (Some(format!("refused: {error}")), known.lock().images);
-        }
-        if life == 1 {
+        let lived = opened.and_then(|db| {
+            let lived = match plan.is_short {
+                true => live_shortly(&db, &known, &mut random, life),
+                false => live(&machine, &db, &known, &mut random, life),
+            };
+            if lived.is_ok() && life != 1 {
+                at(&known, "a close");
+                return db.close();
+            }
             // The process ends without a close, and what it still does has no effect.
+            watched.watch(None);
             let image = regions.has(REGION).then(|| regions.stored(REGION));
-            world = machine.devices.world().after(Loss::None);
             machine.kill(Some(db));
-            let with = |image: Vec<u64>| ShadowRegions::with(REGION, &image, media);
-            regions = Arc::new(image.map_or_else(|| ShadowRegions::new(media), with));
-        } else {
-            db.close().unwrap();
-            world = machine.devices.world().after(Loss::None);
+            let with = |image: Vec<u64>| ShadowRegions::with(REGION, &image, plan.media);
+            regions = Arc::new(image.map_or_else(|| ShadowRegions::new(plan.media), with));
+            lived
+        });
+        watched.watch(None);
+        machine.devices.watch(None);
+        world = machine.devices.world().after(Loss::None);
+        if let Err(error) = lived {
+            known.lock().fault.get_or_insert_with(|| format!("refused: {error}"));
+            break;
         }
     }
-    let known = known.lock();
-    (known.fault.clone(), known.images)
+    std::mem::take(&mut *known.lock())
 }
 
 #[test]
@@ -308,7 +271,7 @@ fn after_any_call_of_a_device_what_was_acknowledged_is_there_and_nothing_in_part
     for case in CASES {
         let mut all = 0;
         for seed in 0..4 {
-            let (fault, images) = run(case, seed, 12);
+            let (fault, images) = run(Plan::of(case, 12).fences(48), seed);
             assert_eq!(fault, None, "{case:?}, seed {seed}");
             all += images;
         }
@@ -326,7 +289,8 @@ fn a_change_of_preset_loses_nothing_after_any_call_of_a_device() {
         ([Indexed, Leveled, Indexed], ORDINARY),
     ] {
         for seed in 0..2 {
-            let (fault, images) = run_through(presets, media, seed, 12);
+            let plan = Plan::of((presets[0], media), 12).fences(48).through(presets);
+            let (fault, images) = run(plan, seed);
             assert_eq!(fault, None, "{presets:?}, {media:?}, seed {seed}");
             all += images;
         }
@@ -334,12 +298,40 @@ fn a_change_of_preset_loses_nothing_after_any_call_of_a_device() {
     assert!(all > 40, "only {all} images were tried");
 }
 
+/// A short history of a store with an index, with every fence.
+fn every_fence(media: Circumstances) -> Plan {
+    Plan::of((Preset::Indexed, media), u64::MAX).fences(1).short()
+}
+
+#[test]
+fn before_every_fence_what_was_acknowledged_is_there_and_nothing_in_part() {
+    let known = known_of(every_fence(PERSISTENT), 1);
+    assert_eq!(known.fault, None);
+    let phases =
+        ["a write", "a bulk load", "a flush", "entering", "a merge", "an opening", "a close"];
+    let tried = |phase| known.at_fences.get(phase).copied().unwrap_or(0);
+    assert!(phases.iter().all(|phase| tried(phase) > 1), "{:?}", known.at_fences);
+}
+
+#[test]
+fn a_region_that_is_lost_at_any_call_or_fence_costs_memtables_alone_and_beside_a_log_nothing() {
+    for case in &CASES[1..] {
+        let plan = Plan::of(*case, 24).fences(24).short().losing_the_region();
+        let (fault, images) = (0..3).fold((None, 0), |(fault, all), seed| {
+            let (of_seed, images) = run(plan, seed);
+            (fault.or(of_seed), all + images)
+        });
+        assert_eq!(fault, None, "{case:?}");
+        assert!(images > 12, "only {images} images were tried");
+    }
+}
+
 /// Overwrites and merges while a snapshot is held; what is wrong with what it sees.
 fn read_the_past(seed: u64) -> Option<String> {
     let regions = Arc::new(ShadowRegions::new(PERSISTENT));
-    let machine = machine(World::new(mix(seed)), &regions, seed);
+    let machine = machine(World::new(mix(seed)), regions, seed);
     let db = machine.create(&settings(Preset::Indexed)).unwrap();
-    let known = Mutex::new(Known { states: vec![State::new()], ..Known::default() });
+    let known = Mutex::new(Known::new());
     let mut random = Random::new(seed);
     let mut held = Vec::new();
     let mut fault = None;
@@ -379,7 +371,7 @@ fn snapshots_that_are_held_see_their_moment_while_tables_are_merged() {
 fn an_index_that_is_believed_after_another_boot_is_found() {
     use thermocline_foundation::Planted;
     use thermocline_foundation::planted::with;
-    let find = || (0..3).find_map(|seed| run(CASES[2], seed, 2).0);
+    let find = || (0..3).find_map(|seed| run(Plan::of(CASES[2], 2), seed).0);
     assert!(with(Planted::OtherBootBelieved, find).is_some());
 }
 
@@ -404,8 +396,8 @@ fn planted_bugs_are_found_between_the_region_and_the_manifest() {
         (Preset::Indexed, Planted::LastRecordNotEntered),
         (Preset::Indexed, Planted::TableDroppedWithEntries),
     ] {
-        let case = (preset, PERSISTENT);
-        let (found, hits) = with(bug, || ((0..3).find_map(|seed| run(case, seed, 2).0), hits()));
+        let plan = Plan::of((preset, PERSISTENT), 2);
+        let (found, hits) = with(bug, || ((0..3).find_map(|seed| run(plan, seed).0), hits()));
         assert!(found.is_some(), "{bug:?} is not found; its line was passed {hits} times");
     }
 }
@@ -416,7 +408,8 @@ fn a_region_that_the_home_does_not_name_durably_is_missed() {
     use thermocline_simulation::syncs::{Change, with};
     for place in ["region/file", "region/name"] {
         let change = Change::parse(place);
-        let (found, made) = with(&change, || (0..3).find_map(|seed| run(CASES[0], seed, 2).0));
+        let (found, made) =
+            with(&change, || (0..3).find_map(|seed| run(Plan::of(CASES[0], 2), seed).0));
         assert!(found.is_some(), "nothing objects to {place}, made {made} times");
     }
 }
@@ -424,7 +417,7 @@ fn a_region_that_the_home_does_not_name_durably_is_missed() {
 #[test]
 fn the_directory_of_the_home_says_where_the_region_is() {
     let regions = Arc::new(ShadowRegions::new(PERSISTENT));
-    let machine = machine(World::new(1), &regions, 1);
+    let machine = machine(World::new(1), regions, 1);
     let db = machine.create(&settings(Preset::Leveled)).unwrap();
     let region = db.stats().region.unwrap();
     assert_eq!((Path::new(&region.path), region.fences > 0), (Path::new(REGION), true));

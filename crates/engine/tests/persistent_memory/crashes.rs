@@ -1,7 +1,6 @@
 //! The power fails between any two stores to the region, or an edit of the manifest does.
 
 use crate::hooked::{Call, HookedDevices};
-use crate::regions::last_crash;
 use crate::support::{HOME, Machine, REGION, TIER, copy_of, settings, stepped};
 use std::path::Path;
 use std::sync::Arc;
@@ -101,7 +100,7 @@ fn fault_after_flushes() -> Option<String> {
     std::mem::forget(db);
     let devices = copy_of(&machine.devices);
     let mut first = None;
-    last_crash(&machine.regions.shadow(REGION)).images(Model::Words, 6, 1, |image| {
+    machine.regions.shadow(REGION).last().images(Model::Words, 6, 1, |image| {
         if first.is_none() {
             first = fault(&Machine::of(copy_of(&devices), image), 20);
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use thermocline::{RegionDriver, Regions};
 use thermocline_device::{Error, ErrorKind, Result};
-use thermocline_pmem::shadow::{Crash, Model, Shadow};
+use thermocline_pmem::shadow::Shadow;
 use thermocline_pmem::{Circumstances, Medium};
 
 pub const PERSISTENT: Circumstances =
@@ -43,24 +43,8 @@ impl ShadowRegions {
 
     /// All that was stored: what the end of the process leaves.
     pub fn stored(&self, path: &str) -> Vec<u64> {
-        let mut all = Vec::new();
-        last_crash(&self.shadow(path)).images(Model::X86, 1, 0, |image| all = image.to_vec());
-        all
+        self.shadow(path).last().stored()
     }
-}
-
-/// The crash at the end.
-pub fn last_crash(shadow: &Shadow) -> Crash {
-    let mut count = 0;
-    shadow.crashes(|_| count += 1);
-    let mut last = None;
-    shadow.crashes(|crash| {
-        count -= 1;
-        if count == 0 {
-            last = Some(crash.clone());
-        }
-    });
-    last.unwrap()
 }
 
 impl Regions for ShadowRegions {
@@ -77,8 +61,10 @@ impl Regions for ShadowRegions {
         let Some((start, shadow)) = files.get_mut(path) else {
             return Err(Error::new(ErrorKind::NotFound, "there is none"));
         };
-        last_crash(shadow).images(Model::X86, 1, 0, |image| *start = image.to_vec());
-        *shadow = Arc::new(Shadow::new(start));
+        if !shadow.is_untouched() {
+            *start = shadow.last().stored();
+            *shadow = Arc::new(Shadow::new(start));
+        }
         Ok((Medium::shadowed_by(Arc::clone(shadow), start), self.now))
     }
 

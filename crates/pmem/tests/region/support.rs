@@ -61,3 +61,22 @@ pub fn every_image(region: &Region, images: u64, mut look: impl FnMut(u64, &[u64
     });
     is_complete
 }
+
+/// Crashes of which so few images are possible have all of them looked at: those of twelve lines,
+/// each there or not.
+const ALL_IMAGES: u64 = 1 << 12;
+
+/// As [`every_image`], with all images of a crash where these are few, and so many of another one;
+/// returns of how many crashes all were looked at.
+pub fn all_images(region: &Region, samples: u64, mut look: impl FnMut(u64, &[u64])) -> u64 {
+    let mut whole = 0;
+    region.medium().shadow().crashes(|crash| {
+        for model in MODELS {
+            let count = crash.count(model).filter(|count| *count <= ALL_IMAGES);
+            let images = count.unwrap_or(samples);
+            let is_whole = crash.images(model, images, whole, |image| look(crash.mark, image));
+            whole += u64::from(is_whole);
+        }
+    });
+    whole
+}

@@ -1,6 +1,6 @@
 //! The index against a map, under crashes, and with planted bugs.
 
-use super::support::{create, every_image, geometry, open};
+use super::support::{all_images, create, every_image, geometry, open};
 use crate::object::Entry;
 use crate::region::OpenedRegion;
 use crate::tree::Tree;
@@ -340,6 +340,22 @@ pub fn first_fault(calls: u64, keys: u64, images: u64, seed: u64) -> Option<Stri
 fn at_every_crash_of_a_short_script_a_run_happened_or_it_did_not() {
     for seed in 0..3 {
         assert_eq!(first_fault(4, 3, 256, seed), None, "seed {seed}");
+    }
+}
+
+#[test]
+fn every_image_of_few_lines_is_as_before_a_run_or_as_after_it() {
+    for seed in 0..3 {
+        let opened = create(geometry(24));
+        let models = script(&opened, 3, 2, seed);
+        let mut first = None;
+        let whole = all_images(&opened.region, 256, |acknowledged, image| {
+            if first.is_none() {
+                first = fault(&models, acknowledged, image);
+            }
+        });
+        assert_eq!(first, None, "seed {seed}");
+        assert!(whole > 12, "of {whole} crashes all images were made");
     }
 }
 
