@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use thermocline::{
-    ByteSize, Db, Durability, Environment, HybridSettings, PersistentMemory, Preset, Settings,
-    Snapshot, Tier, Workers, WriteBatch,
+    ByteSize, Db, Durability, Environment, ErrorKind, HybridSettings, PersistentMemory, Preset,
+    Settings, Snapshot, Swap, Tier, TransactionOptions, Workers, WriteBatch,
 };
 use thermocline_device::MemoryDevices;
 use thermocline_foundation::SystemClock;
@@ -67,6 +67,31 @@ enum Operation {
     Reopen,
     Snapshot,
     Ingest(u16, u8),
+    /// A put where the key is there, or where it is not.
+    PutIf(bool, u16, u16),
+    /// A swap of what the key has, or of a value that it never has.
+    Swap(u16, bool, Option<u16>),
+    Transaction(Vec<(u16, Option<u16>)>, End),
+    Checkpoint,
+}
+
+/// How a transaction ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Commit,
+    Drop,
+    /// Another write of one of its keys comes first, which may be in a table by then.
+    Overtaken {
+        is_flushed: bool,
+    },
+}
+
+fn end() -> impl Strategy<Value = End> {
+    prop_oneof![
+        3 => Just(End::Commit),
+        1 => Just(End::Drop),
+        1 => any::<bool>().prop_map(|is_flushed| End::Overtaken { is_flushed }),
+    ]
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
@@ -84,7 +109,14 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => Just(Operation::Compact),
         1 => Just(Operation::Reopen),
         1 => Just(Operation::Snapshot),
-        1 => (key, 1..40u8).prop_map(|(k, n)| Operation::Ingest(k, n)),
+        1 => (key.clone(), 1..40u8).prop_map(|(k, n)| Operation::Ingest(k, n)),
+        3 => (any::<bool>(), key.clone(), 0..500u16)
+            .prop_map(|(present, k, v)| Operation::PutIf(present, k, v)),
+        2 => (key.clone(), any::<bool>(), prop::option::of(0..500u16))
+            .prop_map(|(k, is_right, v)| Operation::Swap(k, is_right, v)),
+        2 => (prop::collection::vec((key, prop::option::of(0..500u16)), 1..12), end())
+            .prop_map(|(writes, end)| Operation::Transaction(writes, end)),
+        1 => Just(Operation::Checkpoint),
     ]
 }
 
@@ -111,9 +143,9 @@ fn check_whole(db: &Db, model: &Model) {
     assert_eq!(pairs(db.scan().reverse()), reversed);
 }
 
-/// The settings with a region, where their preset wants one.
-fn with_region(settings: Settings, place: &tempfile::TempDir) -> Settings {
-    let path = place.path().join("region");
+/// The settings with a region of this name, where their preset wants one.
+fn with_region(settings: Settings, place: &tempfile::TempDir, name: &str) -> Settings {
+    let path = place.path().join(name);
     let region = PersistentMemory::new(path, ByteSize::mib(24)).driver("emulated-0ns");
     let persistent_memory = Some(region).filter(|_| settings.preset == Some(Preset::Indexed));
     Settings { persistent_memory, ..settings }
@@ -129,15 +161,18 @@ struct Pair {
     region: tempfile::TempDir,
     /// The presets of the openings that follow, in turns; none: it stays.
     presets: Vec<Preset>,
+    /// A checkpoint was opened for writing.
+    has_written_copy: bool,
 }
 
 impl Pair {
     fn new(preset: Preset, presets: &[Preset]) -> Self {
         let (environment, region) = (environment(), tempfile::tempdir().unwrap());
-        let settings = with_region(settings(preset), &region);
+        let settings = with_region(settings(preset), &region, "region");
         let db = environment.create(Path::new(HOME), &settings).unwrap();
         let (db, model, snapshots) = (Some(db), Model::new(), Vec::new());
-        Self { environment, db, model, snapshots, region, presets: presets.to_vec() }
+        let (presets, has_written_copy) = (presets.to_vec(), false);
+        Self { environment, db, model, snapshots, region, presets, has_written_copy }
     }
 
     /// Opens it again, with the next preset.
@@ -155,7 +190,7 @@ impl Pair {
         }
         closing::close(self.db.take().unwrap(), "a history goes on");
         let settings = Settings { tiers: Vec::new(), ..settings(preset) };
-        let settings = with_region(settings, &self.region);
+        let settings = with_region(settings, &self.region, "region");
         self.db = Some(self.environment.open_with(Path::new(HOME), &settings).unwrap());
         assert_eq!(self.db().stats().preset, preset);
     }
@@ -207,7 +242,106 @@ impl Pair {
                 }
                 ingest.finish().unwrap();
             }
+            Operation::PutIf(present, k, v) => self.put_if(*present, &key(*k), value(step, *v)),
+            Operation::Swap(k, is_right, v) => {
+                self.swap(key(*k), *is_right, v.map(|v| value(step, v)));
+            }
+            Operation::Transaction(writes, end) => self.transaction(step, writes, *end),
+            Operation::Checkpoint => self.checkpoint(step),
         }
+    }
+
+    fn set(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
+        match value {
+            Some(value) => drop(self.model.insert(key, value)),
+            None => drop(self.model.remove(&key)),
+        }
+    }
+
+    fn put_if(&mut self, present: bool, key: &[u8], value: Vec<u8>) {
+        let wrote = match present {
+            true => self.db().put_if_present(key, &value),
+            false => self.db().put_if_absent(key, &value),
+        };
+        let is_due = self.model.contains_key(key) == present;
+        assert_eq!(wrote.unwrap(), is_due);
+        if is_due {
+            self.set(key.to_vec(), Some(value));
+        }
+    }
+
+    fn swap(&mut self, key: Vec<u8>, is_right: bool, new: Option<Vec<u8>>) {
+        let had = self.model.get(&key).cloned();
+        let expected = if is_right { had.clone() } else { Some(b"never written".to_vec()) };
+        let swap = self.db().compare_and_swap(&key, expected.as_deref(), new.as_deref()).unwrap();
+        if let Swap::Found(found) = &swap {
+            assert_eq!(found.as_deref(), had.as_deref());
+        }
+        assert_eq!(swap == Swap::Swapped, is_right);
+        if is_right {
+            self.set(key, new);
+        }
+    }
+
+    fn transaction(&mut self, step: usize, writes: &[(u16, Option<u16>)], end: End) {
+        let db = self.db().clone();
+        let mut transaction = db.transaction(TransactionOptions::default());
+        let mut own = self.model.clone();
+        for (k, v) in writes {
+            let key = key(*k);
+            let found = transaction.get(&key).unwrap();
+            assert_eq!(found.as_deref(), own.get(&key).map(Vec::as_slice));
+            match v {
+                Some(v) => {
+                    transaction.put(&key, value(step, *v)).unwrap();
+                    own.insert(key, value(step, *v));
+                }
+                None => {
+                    transaction.delete(&key).unwrap();
+                    own.remove(&key);
+                }
+            }
+        }
+        assert_eq!(pairs(transaction.scan()), own.clone().into_iter().collect::<Vec<_>>());
+        match end {
+            End::Commit => {
+                transaction.commit().unwrap();
+                self.model = own;
+            }
+            End::Drop => drop(transaction),
+            End::Overtaken { is_flushed } => {
+                let (key, value) = (key(writes[0].0), value(step, 9));
+                db.put(&key, &value).unwrap();
+                self.set(key, Some(value));
+                if is_flushed {
+                    db.flush().unwrap();
+                }
+                assert_eq!(transaction.commit().unwrap_err().kind(), ErrorKind::Conflict);
+            }
+        }
+    }
+
+    /// A copy has what the store has; the first one is written to as well.
+    fn checkpoint(&mut self, step: usize) {
+        let copy = format!("/copy-{step}");
+        let copy = Path::new(&copy);
+        self.db().checkpoint(copy).unwrap();
+        let db = self.environment.open_read_only(copy).unwrap();
+        check_whole(&db, &self.model);
+        drop(db);
+        if std::mem::replace(&mut self.has_written_copy, true) {
+            return;
+        }
+        let settings = Settings { tiers: Vec::new(), ..settings(self.db().stats().preset) };
+        let settings = with_region(settings, &self.region, "region of the copy");
+        let db = self.environment.open_with(copy, &settings).unwrap();
+        check_whole(&db, &self.model);
+        let mut model = self.model.clone();
+        db.put(key(7), value(step, 30)).unwrap();
+        model.insert(key(7), value(step, 30));
+        db.flush().unwrap();
+        check_whole(&db, &model);
+        db.close().unwrap();
     }
 
     fn batch(&mut self, step: usize, writes: &[(u16, Option<u16>)]) {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod beside_log;
+mod conditional;
 mod crashes;
 mod entering;
 #[path = "../reliability/hooked.rs"]
