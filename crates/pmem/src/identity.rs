@@ -219,7 +219,8 @@ impl RegionIdentity {
         self.check_name(expected).is_ok() && self.doubted(now).is_some()
     }
 
-    fn check_name(&self, expected: &Expected) -> Result<()> {
+    /// An error where the region is not that of `expected`, whether it may lack stores or not.
+    pub fn check_name(&self, expected: &Expected) -> Result<()> {
         let refused = |text: String| Err(refused(text));
         if self.database != expected.database {
             return refused(format!(

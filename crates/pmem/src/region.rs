@@ -122,7 +122,8 @@ impl Region {
         Self::with(medium, found)
     }
 
-    fn checked(
+    /// The identity, if the region is that of `expected`, may be believed and is whole.
+    pub fn checked(
         medium: &Medium,
         expected: &Expected,
         now: &Circumstances,

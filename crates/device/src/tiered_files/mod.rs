@@ -29,6 +29,7 @@ mod attachment;
 mod checkpoint;
 mod creation;
 mod devices;
+mod generations;
 mod home;
 mod lost;
 mod new_file;
@@ -40,11 +41,9 @@ mod system;
 mod unfinished;
 
 pub use devices::{Devices, MemoryDevices};
+pub(crate) use generations::{check_generations, raise_after_crash, write_generation};
 pub use home::{FILE_NAME as HOME_FILE_NAME, Home, RegionRecord};
-pub(crate) use opening::{
-    Found, LOCK_NAME, absolute, check_generations, check_identity, has_file, open_tier,
-    raise_after_crash, refuse, write_generation,
-};
+pub(crate) use opening::{Found, LOCK_NAME, absolute, check_identity, has_file, open_tier, refuse};
 pub use reshape::{Copied, Spared, TierChange};
 pub use system::SystemDevices;
 pub(crate) use unfinished::{FILE_NAME as CREATING_NAME, clear};

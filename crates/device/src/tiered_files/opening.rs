@@ -10,18 +10,17 @@
 //!           a crash while they went up
 //! ```
 //!
-//! 1. Everything is checked before anything is changed; a refused opening leaves the directories as
-//!    they were.
+//! 1. Everything is checked before anything is changed, the region of persistent memory too, by the
+//!    caller; a refused opening leaves the directories as they were.
 //! 2. Nothing is ever created in a directory without `TIER`: it may be the mount point of a disk
 //!    that is not there.
-//! 3. The generation goes up on the last tier first, then on the others down to tier 0, then in
-//!    `DATABASE`.
-//! 4. Every refusal says which tier and path, what was found, what was expected, and the way out.
+//! 3. Every refusal says which tier and path, what was found, what was expected, and the way out.
 //!
 //! Threads: the opening thread alone.
 
 use super::devices::Devices;
-use super::home::{self, Home};
+use super::generations::{check_generations, raise_after_crash, write_generation};
+use super::home::{self, Home, RegionRecord};
 use super::reshape;
 use super::unfinished;
 use super::{Entry, TieredFiles, file_name};
@@ -30,7 +29,7 @@ use crate::driver::{DirectoryLock, Driver};
 use crate::drivers::OwnerProcess;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file_map::{FileMap, MapState, map_name};
-use crate::identity::{self, Identity};
+use crate::identity::{self, Identity, InstanceId};
 use crate::journal::{Extent, Journal};
 use crate::load::Loads;
 use crate::open_files::OpenFiles;
@@ -42,7 +41,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use thermocline_foundation::{FileNumber, Planted, planted, sync_site};
+use thermocline_foundation::{DatabaseId, FileNumber, Planted, planted, sync_site};
 
 /// The name that a directory is locked by.
 pub(crate) const LOCK_NAME: &str = "LOCK";
@@ -50,7 +49,7 @@ pub(crate) const LOCK_NAME: &str = "LOCK";
 /// A tier and what it says of itself.
 pub(crate) struct Found {
     pub(crate) tier: Arc<Tier>,
-    identity: Identity,
+    pub(super) identity: Identity,
 }
 
 /// Lengths of a tier's data files, by number and extension.
@@ -82,6 +81,19 @@ impl TieredFiles {
         placement: Arc<dyn Placement>,
         read_only: bool,
     ) -> Result<Self> {
+        Self::open_if(devices, home, tiers, placement, read_only, |_, _, _| Ok(()))
+    }
+
+    /// As [`TieredFiles::open`], if `is_right` finds nothing against the region that `DATABASE`
+    /// has. It is asked where the database is opened for writing, before anything is changed.
+    pub fn open_if<E: From<Error>>(
+        devices: &dyn Devices,
+        home: &Path,
+        tiers: Option<&[TierSpec]>,
+        placement: Arc<dyn Placement>,
+        read_only: bool,
+        is_right: impl FnOnce(DatabaseId, InstanceId, &RegionRecord) -> Result<(), E>,
+    ) -> Result<Self, E> {
         let home_path = absolute(home)?;
         let home_driver = open_home(devices, &home_path)?;
         let mut locks = Vec::new();
@@ -98,25 +110,9 @@ impl TieredFiles {
         }
         require_distinct(&home_path, &home.tiers)?;
         if home.tiers.len() != count {
-            let given = home.tiers.len();
-            let ended = if has_ended_change { " (a change that was cut off is done)" } else { "" };
-            let text = format!(
-                "{} has {count} tiers{ended} but {given} were named; name {count}, in the same \
-                 order",
-                home_path.display()
-            );
-            return Err(Error::new(ErrorKind::Tier, text));
+            return Err(other_count(&home, &home_path, count, has_ended_change).into());
         }
-        let mut found = Vec::with_capacity(count);
-        let mut opened = vec![(Arc::clone(&home_driver), home_path.as_path())];
-        for (index, spec) in home.tiers.iter().enumerate() {
-            let tier = open_tier(devices, TierIndex(index as u8), spec, read_only)?;
-            require_other(&**tier.driver(), &spec.path, &opened)?;
-            take_lock(&**tier.driver(), read_only, &mut locks)?;
-            opened.push((Arc::clone(tier.driver()), &spec.path));
-            found.push(check_identity(&home, tier)?);
-        }
-        drop(opened);
+        let found = find_tiers(devices, &home, (&home_driver, &home_path), read_only, &mut locks)?;
         check_generations(&home, &home_path, &found)?;
         let tiers: Vec<_> = found.iter().map(|found| Arc::clone(&found.tier)).collect();
         let listings = tiers.iter().map(|tier| list(tier)).collect::<Result<Vec<_>>>()?;
@@ -124,6 +120,8 @@ impl TieredFiles {
         check_extent(&home.closed, FileKind::Map, map.journal())?;
         check_files(map.state(), &tiers, &listings)?;
         if !read_only {
+            let region = home.region.as_ref();
+            region.map_or(Ok(()), |region| is_right(home.database, home.instance, region))?;
             // A killed process may have left a DATABASE whose name is not durable yet; the tiers
             // must not go a generation further than the one that a power cut would bring back.
             sync_site("opening/home-names", || home_driver.sync_directory())?;
@@ -220,6 +218,37 @@ impl TieredFiles {
     pub fn check_extent(&self, kind: FileKind, journal: &Journal) -> Result<()> {
         check_extent(&self.closed_extents, kind, journal)
     }
+}
+
+/// The refusal of another number of tiers than the `count` of the database.
+fn other_count(home: &Home, home_path: &Path, count: usize, has_ended_change: bool) -> Error {
+    let given = home.tiers.len();
+    let ended = if has_ended_change { " (a change that was cut off is done)" } else { "" };
+    let text = format!(
+        "{} has {count} tiers{ended} but {given} were named; name {count}, in the same order",
+        home_path.display()
+    );
+    Error::new(ErrorKind::Tier, text)
+}
+
+/// The tiers of `home`, each the one that belongs there. `of_home` are its driver and path.
+fn find_tiers(
+    devices: &dyn Devices,
+    home: &Home,
+    of_home: (&Arc<dyn Driver>, &Path),
+    read_only: bool,
+    locks: &mut Vec<Box<dyn DirectoryLock>>,
+) -> Result<Vec<Found>> {
+    let mut found = Vec::with_capacity(home.tiers.len());
+    let mut opened = vec![(Arc::clone(of_home.0), of_home.1)];
+    for (index, spec) in home.tiers.iter().enumerate() {
+        let tier = open_tier(devices, TierIndex(index as u8), spec, read_only)?;
+        require_other(&**tier.driver(), &spec.path, &opened)?;
+        take_lock(&**tier.driver(), read_only, locks)?;
+        opened.push((Arc::clone(tier.driver()), &spec.path));
+        found.push(check_identity(home, tier)?);
+    }
+    Ok(found)
 }
 
 /// The path with the current directory before it, so that what is recorded means the same from
@@ -372,71 +401,6 @@ pub(crate) fn check_identity(home: &Home, tier: Arc<Tier>) -> Result<Found> {
         return Err(refuse(&whose, found, "restore DATABASE, or the tier, from a checkpoint"));
     }
     Ok(Found { tier, identity })
-}
-
-/// All tiers are as recent as `DATABASE`, or as a crash leaves them while the generation goes up.
-pub(crate) fn check_generations(home: &Home, home_path: &Path, found: &[Found]) -> Result<()> {
-    let mut newest_before = home.generation;
-    for Found { tier, identity } in found {
-        let whose = format!("{} at {}", tier.index(), tier.spec().path.display());
-        let generation = identity.generation;
-        if generation < newest_before && !planted(Planted::OlderTierAccepted) {
-            let found =
-                format!("an older clone, it has generation {generation}, expected {newest_before}");
-            let way_out = "mount the disk that was used last, or restore a checkpoint";
-            return Err(refuse(&whose, found, way_out));
-        }
-        if generation > home.generation + 1 {
-            let file = home_path.join(home::FILE_NAME);
-            let found = format!(
-                "newer than {}, it has generation {generation}, expected {}",
-                file.display(),
-                home.generation
-            );
-            return Err(refuse(&whose, found, "name the home directory that was used last"));
-        }
-        newest_before = generation;
-    }
-    Ok(())
-}
-
-/// Where a crash left some tiers one generation ahead, brings up the others, so that there are
-/// never three.
-pub(crate) fn raise_after_crash(
-    home: &mut Home,
-    home_path: &Path,
-    home_driver: &dyn Driver,
-    found: &[Found],
-) -> Result<()> {
-    if found.iter().any(|found| found.identity.generation > home.generation) {
-        home.generation += 1;
-        let tiers: Vec<_> = found.iter().map(|found| Arc::clone(&found.tier)).collect();
-        let write = || write_generation(home, home_path, home_driver, &tiers);
-        sync_site("after-crash", write)?;
-    }
-    home.generation += 1;
-    Ok(())
-}
-
-/// Writes the home's generation to the tiers, the last one first, and to `DATABASE`.
-pub(crate) fn write_generation(
-    home: &Home,
-    home_path: &Path,
-    home_driver: &dyn Driver,
-    tiers: &[Arc<Tier>],
-) -> Result<()> {
-    for tier in tiers.iter().rev() {
-        let identity = Identity {
-            database: home.database,
-            instance: home.instance,
-            tier: tier.index(),
-            tiers: tiers.len() as u8,
-            generation: home.generation,
-        };
-        let update = || identity.update(&**tier.driver(), &tier.describe());
-        sync_site("identity", update)?;
-    }
-    sync_site("home", || home.write(home_driver, home_path))
 }
 
 /// Number and extension of a data file's name; none for other files.

@@ -26,6 +26,7 @@ use crate::front::log_pool::{LogPool, log_in_memory, make_log};
 use crate::front::persistent::leaving::Leaving;
 use crate::front::persistent::opening::{
     IndexUse, OpenedRegion, abandon as abandon_region, open as open_region,
+    require as require_region,
 };
 use crate::front::persistent::{Arenas, Persistent};
 use crate::front::replay::Replayed;
@@ -47,13 +48,18 @@ use crate::transaction::Locks;
 use crate::versions::{Version, Versions};
 use std::path::Path;
 use std::sync::Arc;
+use thermocline_device::identity::InstanceId;
+use thermocline_device::tiered_files::RegionRecord;
 use thermocline_device::{CAPACITY_OF_DEVICE, FileKind, Origin, Placement, TierSpec, TieredFiles};
-use thermocline_foundation::{ByteSize, FileNumber, Sequence};
+use thermocline_foundation::{ByteSize, DatabaseId, FileNumber, Sequence};
 use thermocline_pmem::Arena;
 use thermocline_table::BlockCache;
 
 /// Lanes with a worker of their own, the last where there is an index.
 const LANES: [Lane; 3] = [Lane::Flush, Lane::Upkeep, Lane::Index];
+
+/// The database that a region should belong to, and which copy of it.
+type Owner = (DatabaseId, InstanceId);
 
 /// What a database is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +127,7 @@ pub(crate) fn open(
     given: Option<&Settings>,
     access: Access,
 ) -> Result<Opened> {
-    let opened = open_files(environment, home, given, access)?;
+    let opened = open_with_region(environment, home, given, access)?;
     start(environment, opened, IndexUse::Keep)
 }
 
@@ -131,7 +137,7 @@ pub(crate) fn open_with_new_index(
     home: &Path,
     given: Option<&Settings>,
 ) -> Result<Opened> {
-    let opened = open_files(environment, home, given, Access::Write)?;
+    let opened = open_with_region(environment, home, given, Access::Write)?;
     start(environment, opened, IndexUse::Renew)
 }
 
@@ -146,12 +152,37 @@ pub(crate) struct OpenedFiles {
     before: Option<Preset>,
 }
 
-/// Opens the files of the store at `home` and nothing that is in them.
+/// Opens the files of the store at `home` and nothing that is in them. Its region of persistent
+/// memory is not looked at.
 pub(crate) fn open_files(
     environment: &Environment,
     home: &Path,
     given: Option<&Settings>,
     access: Access,
+) -> Result<OpenedFiles> {
+    open_files_if(environment, home, given, access, |_, _, _, _| Ok(()))
+}
+
+/// As [`open_files`]; refused, before anything is changed, where the region is not the right one.
+fn open_with_region(
+    environment: &Environment,
+    home: &Path,
+    given: Option<&Settings>,
+    access: Access,
+) -> Result<OpenedFiles> {
+    open_files_if(environment, home, given, access, |owner, record, settings, before| {
+        require_region(environment, owner, record, settings, before)
+    })
+}
+
+/// As [`open_files`], if `is_right` finds nothing against the region, if there is one: with its
+/// owner, what `DATABASE` says of it, the settings of the opening and the preset before it.
+pub(crate) fn open_files_if(
+    environment: &Environment,
+    home: &Path,
+    given: Option<&Settings>,
+    access: Access,
+    is_right: impl FnOnce(Owner, &RegionRecord, &Settings, Option<Preset>) -> Result<()>,
 ) -> Result<OpenedFiles> {
     let (kept, text) = read_settings(environment, home)?;
     let is_guessed = kept.is_none() && given.is_none_or(|given| given.preset.is_none());
@@ -164,12 +195,18 @@ pub(crate) fn open_files(
     settings.tiers.clear();
     let persistent_memory = settings.persistent_memory.take();
     let placement = settings.placement_policy();
-    let files = TieredFiles::open(
+    let files = TieredFiles::open_if(
         &*environment.devices,
         home,
         moved.as_deref(),
         Arc::clone(&placement),
         access == Access::Read,
+        |database, instance, record| {
+            let region = || PersistentMemory::of(record.clone());
+            let persistent_memory = Some(persistent_memory.clone().unwrap_or_else(region));
+            let settings = Settings { persistent_memory, ..settings.clone() };
+            is_right((database, instance), record, &settings, before)
+        },
     )?;
     if is_guessed && !numbers_of(&files, |kind| kind == FileKind::Slab).is_empty() {
         // What is guessed is the preset of old, which leaves slabs unread.

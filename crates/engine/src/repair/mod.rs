@@ -27,7 +27,7 @@ pub(crate) mod region;
 mod slots;
 mod tables;
 
-use crate::engine::opening::{Access, OpenedFiles, open, open_files};
+use crate::engine::opening::{Access, OpenedFiles, open, open_files, open_files_if};
 use crate::engine::restore::{require_files, restore};
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
@@ -42,6 +42,7 @@ use slots::SlotsFound;
 use std::path::Path;
 use std::sync::Arc;
 use tables::TableFound;
+use thermocline_device::tiered_files::RegionRecord;
 use thermocline_device::{FileKind, TierIndex, TieredFiles};
 use thermocline_foundation::{FileNumber, Planted, planted};
 use thermocline_table::BlockCache;
@@ -203,16 +204,21 @@ impl Subject {
         given: Option<&Settings>,
         access: Access,
     ) -> Result<Option<Self>> {
-        let opened = Self::open_any(environment, home, given, access)?;
-        if opened.as_ref().is_some_and(|subject| subject.files.region().is_some()) {
-            return Err(Error::invalid(format!(
+        let refused = || {
+            Error::invalid(format!(
                 "{} has a region of persistent memory, and the files of such a database are not \
                  repaired; `repair --rebuild-index` makes the index anew, for all else restore the \
                  database from a checkpoint",
                 home.display()
-            )));
+            ))
+        };
+        let is_right = |_, _: &RegionRecord, _: &Settings, _| Err(refused());
+        let opened = open_files_if(environment, home, given, access, is_right)?;
+        // Opened for reading only there is nothing to ask before.
+        if opened.files.region().is_some() {
+            return Err(refused());
         }
-        Ok(opened)
+        Self::of(environment, opened)
     }
 
     /// The same, whether it has a region of persistent memory or not.
@@ -222,7 +228,11 @@ impl Subject {
         given: Option<&Settings>,
         access: Access,
     ) -> Result<Option<Self>> {
-        let OpenedFiles { files, settings, .. } = open_files(environment, home, given, access)?;
+        Self::of(environment, open_files(environment, home, given, access)?)
+    }
+
+    fn of(environment: &Environment, opened: OpenedFiles) -> Result<Option<Self>> {
+        let OpenedFiles { files, settings, .. } = opened;
         let store = Arc::new(TableStore {
             files: Arc::clone(&files),
             cache: Arc::new(BlockCache::new(CACHE_BYTES)),

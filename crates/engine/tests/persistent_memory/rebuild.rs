@@ -2,7 +2,7 @@
 
 use crate::indexed::{State, check, churn, create, indexed};
 use crate::regions::PERSISTENT;
-use crate::support::{HOME, Machine, REGION, copy_of};
+use crate::support::{HOME, Machine, REGION, contents_of, copy_of};
 use std::path::Path;
 use thermocline::{ByteSize, ErrorKind, PersistentMemory, Settings};
 use thermocline_foundation::random::Random;
@@ -94,6 +94,21 @@ fn after_a_close_another_region_costs_nothing_whether_the_old_one_is_there_or_no
     assert!(done.damage.is_some() && done.lost_after.is_none(), "{done:?}");
     let db = machine.open().unwrap();
     check(&db, &state, 1000);
+}
+
+#[test]
+fn a_plain_repair_is_refused_with_the_way_out_and_changes_nothing() {
+    let (machine, state) = killed();
+    let before = contents_of(&machine.devices);
+    let environment = machine.environment();
+    let planned = environment.plan_repair(Path::new(HOME), None, &mut |_| {});
+    let repaired = environment.repair(Path::new(HOME), None, &mut |_| {});
+    for error in [planned.unwrap_err(), repaired.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains("`repair --rebuild-index`"), "{error}");
+    }
+    assert!(contents_of(&machine.devices) == before, "a repair that is refused changes nothing");
+    check(&machine.open().unwrap(), &state, 1000);
 }
 
 #[test]

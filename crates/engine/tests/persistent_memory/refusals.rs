@@ -2,17 +2,19 @@
 //! the way out, and the right one opens afterwards.
 
 use crate::regions::{PERSISTENT, ShadowRegions};
-use crate::support::{HOME, Machine, REGION, copy_of, settings};
+use crate::support::{HOME, Machine, REGION, contents_of, copy_of, settings};
 use std::path::Path;
 use std::sync::Arc;
 use thermocline::{
     ByteSize, ErrorKind, PersistentMemory, Preset, Settings, Tier, TierChange, WhichTier,
 };
-use thermocline_pmem::Circumstances;
+use thermocline_pmem::{Circumstances, Medium, RegionIdentity};
 
-/// Refused, with each of `parts` in its text.
+/// Refused, with each of `parts` in its text; nothing has changed by then.
 fn assert_refused(machine: &Machine, kind: ErrorKind, parts: &[&str]) {
+    let before = contents_of(&machine.devices);
     let error = machine.open().unwrap_err();
+    assert!(contents_of(&machine.devices) == before, "{error}, and the directories have changed");
     assert_eq!(error.kind(), kind, "{error}");
     let text = error.to_string();
     for part in [REGION].iter().chain(parts) {
@@ -48,6 +50,27 @@ fn a_region_that_is_not_the_right_one_is_refused_with_the_way_out() {
     assert_refused(&with(&[0; 4096]), ErrorKind::Corrupt, &["is this the region's file?"]);
 
     let db = with(&right).open().unwrap();
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+}
+
+/// A crash left the region a generation ahead of `DATABASE`, and what it had then is a region of
+/// long ago after the next opening.
+#[test]
+fn a_region_of_an_opening_that_was_cut_off_is_older_than_what_the_next_one_makes() {
+    let machine = Machine::new();
+    machine.create().close().unwrap();
+    let medium = Medium::shadowed(&machine.regions.stored(REGION));
+    let closed = RegionIdentity::read(&medium).unwrap();
+    let generation = closed.generation + 1;
+    RegionIdentity { generation, is_clean: false, ..closed }.write(&medium);
+    let ahead = medium.snapshot();
+    let cut_off = Machine::of(copy_of(&machine.devices), &ahead);
+    let db = cut_off.open().unwrap();
+    db.put("key", "value").unwrap();
+    let machine = cut_off.killed(db);
+    let older = Machine::of(copy_of(&machine.devices), &ahead);
+    assert_refused(&older, ErrorKind::Tier, &["generation", "restore"]);
+    let db = machine.open().unwrap();
     assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
 }
 

@@ -35,6 +35,22 @@ pub fn copy_of(devices: &MemoryDevices) -> MemoryDevices {
     copy
 }
 
+/// All files of the directories, with what they hold.
+pub fn contents_of(devices: &MemoryDevices) -> Vec<(&'static str, String, Vec<u8>)> {
+    let mut contents = Vec::new();
+    for path in [HOME, TIER, FAST] {
+        let Some(from) = devices.directory(Path::new(path)) else { continue };
+        for entry in from.list().unwrap() {
+            let file = from.open(&entry.name).unwrap();
+            let buffer = Buffer::zeroed(file.len().unwrap() as usize);
+            let read = from.execute(&file, Operation::Read { offset: 0, buffer });
+            contents.push((path, entry.name, read.buffer.to_vec()));
+        }
+    }
+    contents.sort();
+    contents
+}
+
 pub fn settings() -> Settings {
     Settings {
         preset: Some(Preset::Leveled),

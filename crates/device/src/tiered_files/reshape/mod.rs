@@ -24,10 +24,9 @@ pub(super) use cut_off::{finish, go_on};
 pub use room::Spared;
 
 use super::devices::Devices;
+use super::generations::write_generation;
 use super::home::Home;
-use super::opening::{
-    LOCK_NAME, absolute, has_file, parse_name, require_distinct, require_other, write_generation,
-};
+use super::opening::{LOCK_NAME, absolute, has_file, parse_name, require_distinct, require_other};
 use super::unfinished::{clear_of, is_begun_by};
 use super::{TieredFiles, creation, file_name};
 use crate::context::FileKind;

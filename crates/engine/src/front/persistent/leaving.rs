@@ -42,16 +42,21 @@ pub(crate) struct Leaving {
 impl Leaving {
     /// What the preset of `settings` does not keep of the region that `files` have.
     pub fn of(files: &TieredFiles, settings: &Settings, before: Option<Preset>) -> Self {
+        let goes = Self::takes_all(settings, before);
+        let region = files.region().filter(|_| goes).map(|record| record.path);
+        Self { before, region, index: None }
+    }
+
+    /// The preset of `settings` keeps nothing of a region that there is.
+    pub fn takes_all(settings: &Settings, before: Option<Preset>) -> bool {
         let is_beside_log = settings.persistent_memory.as_ref().is_some_and(|it| it.is_beside_log);
-        let goes = match settings.preset() {
+        match settings.preset() {
             // One that was made for memtables alone is refused.
             Preset::Hybrid => matches!(before, Some(Preset::Indexed | Preset::Hybrid)),
             // It has no memtables, and is not named for any.
             Preset::Leveled => before.is_some() && is_beside_log,
             Preset::Indexed => false,
-        };
-        let region = files.region().filter(|_| goes).map(|record| record.path);
-        Self { before, region, index: None }
+        }
     }
 
     /// All of the region goes.

@@ -6,7 +6,9 @@
 //!   closed   as opened, with the mark of a good close in both
 //! ```
 //! 1. The region's generation is written before that in `DATABASE`: a crash leaves it one ahead.
-//! 2. Nothing is changed in a region that is not the database's, or may lack what was stored.
+//!    `DATABASE` follows before it goes up again.
+//! 2. Nothing is changed, in a region and in the database, where the region is not the database's
+//!    or may lack what was stored: [`require`] is asked before all else.
 //! 3. A file that is no persistent memory holds no memtables, unless it is said to be emulated:
 //!    with the preset `indexed` it holds the index, beside a log. `DATABASE` says so. After a loss
 //!    of power it may lack what was stored last; then it is made anew, and tables wait.
@@ -26,9 +28,10 @@ use crate::settings::persistent_memory::{PersistentMemory, driver_of, parse_driv
 use crate::settings::{Preset, Settings};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use thermocline_device::identity::InstanceId;
 use thermocline_device::tiered_files::RegionRecord;
 use thermocline_device::{Error as DeviceError, ErrorKind as DeviceErrorKind, TieredFiles};
-use thermocline_foundation::{ByteSize, FileNumber};
+use thermocline_foundation::{ByteSize, DatabaseId, FileNumber};
 use thermocline_pmem::region::OpenedRegion as PmemRegion;
 use thermocline_pmem::{
     Arena, Circumstances, Expected, Geometry, Medium, Region, RegionIdentity, Tree,
@@ -203,50 +206,111 @@ fn require_unfinished(
     Err(Error::new(ErrorKind::AlreadyExists, text))
 }
 
+/// The file of a region that a database has, as an opening with some settings finds it. Nothing is
+/// changed yet.
+struct Looked {
+    /// Where it is now, and its driver without what it says of a log.
+    record: RegionRecord,
+    driver: RegionDriver,
+    was_beside_log: bool,
+    medium: Medium,
+    now: Circumstances,
+    expected: Expected,
+    found: RegionIdentity,
+    /// It may lack what was stored last, and that is in tables and in the log.
+    is_replaced: bool,
+}
+
+impl Looked {
+    /// At the region that `DATABASE` has as `record`, or where `settings` say that it is.
+    fn at(
+        environment: &Environment,
+        (database, instance): (DatabaseId, InstanceId),
+        mut record: RegionRecord,
+        settings: &Settings,
+    ) -> Result<Self> {
+        let (driver, was_beside_log) = driver_of(&record);
+        record.driver = driver.to_owned();
+        if let Some(wanted) = &settings.persistent_memory {
+            let bytes = Geometry::of(wanted.size.0).bytes;
+            if bytes != record.size.0 {
+                return Err(Error::invalid(format!(
+                    "persistent_memory.size = {bytes} B, but the region has {} B, which does not \
+                     change; leave the setting out, or name that size",
+                    record.size.0
+                )));
+            }
+            record.path = TieredFiles::region_path(&wanted.path)?;
+            record.driver.clone_from(&wanted.driver);
+        }
+        let named = |error: DeviceError| named(&record.path, error);
+        let driver = parse_driver(&record.driver)?;
+        let opened = environment.regions.open(&record.path, driver);
+        let (medium, now) = opened.map_err(|error| match error.kind() {
+            DeviceErrorKind::NotFound => missing(&record.path),
+            _ => named(error),
+        })?;
+        let expected = Expected { database, instance, generation: record.generation };
+        let found = RegionIdentity::read(&medium).map_err(named)?;
+        let is_replaced = was_beside_log
+            && settings.preset() == Preset::Indexed
+            && found.is_doubted(&expected, &now);
+        Ok(Self { record, driver, was_beside_log, medium, now, expected, found, is_replaced })
+    }
+
+    /// Whether writes go to a log beside it from now on.
+    fn is_beside_log(&self, preset: Preset) -> Result<bool> {
+        is_beside_log(self.driver, &self.now, preset, &self.record.path)
+    }
+}
+
+/// Refuses the region that `DATABASE` has as `record` where [`open`] would, so that nothing of the
+/// database has changed by then.
+pub(crate) fn require(
+    environment: &Environment,
+    owner: (DatabaseId, InstanceId),
+    record: &RegionRecord,
+    settings: &Settings,
+    before: Option<Preset>,
+) -> Result<()> {
+    let goes = Leaving::takes_all(settings, before);
+    if settings.preset() == Preset::Hybrid && !goes {
+        // Refused for its preset.
+        return Ok(());
+    }
+    if goes && driver_of(record).1 {
+        return Ok(());
+    }
+    let looked = Looked::at(environment, owner, record.clone(), settings)?;
+    looked.is_beside_log(settings.preset())?;
+    if looked.is_replaced {
+        return Ok(());
+    }
+    let checked = Region::checked(&looked.medium, &looked.expected, &looked.now);
+    checked.map(drop).map_err(|error| named(&looked.record.path, error))
+}
+
 fn open_known(
     environment: &Environment,
     files: &TieredFiles,
-    mut record: RegionRecord,
+    record: RegionRecord,
     (settings, index): (&Settings, IndexUse),
     leaving: &mut Leaving,
 ) -> Result<Option<OpenedRegion>> {
-    let (driver, was_beside_log) = driver_of(&record);
-    record.driver = driver.to_owned();
-    if let Some(wanted) = &settings.persistent_memory {
-        let bytes = Geometry::of(wanted.size.0).bytes;
-        if bytes != record.size.0 {
-            return Err(Error::invalid(format!(
-                "persistent_memory.size = {bytes} B, but the region has {} B, which does not \
-                 change; leave the setting out, or name that size",
-                record.size.0
-            )));
-        }
-        record.path = TieredFiles::region_path(&wanted.path)?;
-        record.driver.clone_from(&wanted.driver);
-    }
-    let path = record.path.clone();
+    let owner = (files.database(), files.instance());
+    let looked = Looked::at(environment, owner, record.clone(), settings)?;
+    let path = looked.record.path.clone();
     let named = |error: DeviceError| named(&path, error);
-    let driver = parse_driver(&record.driver)?;
-    let opened = environment.regions.open(&path, driver);
-    let (medium, now) = opened.map_err(|error| match error.kind() {
-        DeviceErrorKind::NotFound => missing(&path),
-        _ => named(error),
-    })?;
-    let (database, instance) = (files.database(), files.instance());
-    let expected = Expected { database, instance, generation: record.generation };
-    let found = RegionIdentity::read(&medium).map_err(named)?;
-    // What it lacks is in tables and in the log.
-    let is_replaced =
-        was_beside_log && settings.preset() == Preset::Indexed && found.is_doubted(&expected, &now);
-    if files.is_read_only() && is_replaced {
+    if files.is_read_only() && looked.is_replaced {
         return Ok(None);
     }
-    let (mut tree, mut is_beside) = (None, was_beside_log);
+    let (mut tree, mut is_beside) = (None, looked.was_beside_log);
     let mut opened = if files.is_read_only() {
-        Region::look(medium, &expected, &now).map_err(named)?
+        Region::look(looked.medium, &looked.expected, &looked.now).map_err(named)?
     } else {
-        is_beside = is_beside_log(driver, &now, settings.preset(), &path)?;
-        let generation = record.generation + 1;
+        is_beside = looked.is_beside_log(settings.preset())?;
+        let generation = follow(files, record, &looked)? + 1;
+        let Looked { record, medium, now, expected, found, is_replaced, .. } = looked;
         let opened = if is_replaced {
             let path = path.display();
             tracing::warn!(%path, "the index may lack what was stored last; it is made anew");
@@ -270,6 +334,18 @@ fn open_known(
         leaving.take_index(opened, &path)?;
     }
     Ok(Some(OpenedRegion { region, path, arenas, tree, is_beside_log }))
+}
+
+/// The generation that region and `DATABASE` have. Where a crash left the region one ahead of
+/// `record`, `DATABASE` follows: no two states of a region have the same generation.
+fn follow(files: &TieredFiles, record: RegionRecord, looked: &Looked) -> Result<u64> {
+    let named = |error: DeviceError| named(&looked.record.path, error);
+    looked.found.check_name(&looked.expected).map_err(named)?;
+    let generation = looked.found.generation.max(record.generation);
+    if generation > record.generation {
+        files.set_region(RegionRecord { generation, ..record })?;
+    }
+    Ok(generation)
 }
 
 /// Whether the memtables of the region that `files` have can be read. Gives the tables that its
