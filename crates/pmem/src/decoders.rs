@@ -198,3 +198,33 @@ pub fn example_region() -> Result<Vec<u8>> {
     let bytes = identity.geometry.bytes as usize;
     Ok(region.medium().bytes_at(0, bytes))
 }
+
+/// Two states of that region, an older one and a newer: between them a memtable was begun, and keys
+/// of the index were replaced, added and taken out.
+pub fn example_states() -> Result<[Vec<u8>; 2]> {
+    let medium = Medium::in_memory(&example_region()?);
+    let found = RegionIdentity::read(&medium)?;
+    let RegionIdentity { database, instance, generation, .. } = found;
+    let expected = Expected { database, instance, generation };
+    let opened = Region::open(medium, &expected, &found.opened, generation)?;
+    let region = &opened.region;
+    let bytes = found.geometry.bytes as usize;
+    let older = region.medium().bytes_at(0, bytes);
+    let memtable =
+        PersistentMemtable::new(region.create_arena(FileNumber(7), Sequence(5), 1000)?);
+    let writes = [crate::memtable::Write { key: b"fog", value: Some(b"water hangs") }];
+    let group = crate::memtable::EncodedGroup::new(&writes);
+    if let Some(claim) = memtable.claim(&group) {
+        memtable.write_group(&claim, &group, Sequence(5), Sequence(4));
+    }
+    let tree = Tree::open(&opened)?;
+    let record = |number: u64| {
+        let (trailer, table) = ((100 + number) << 8 | 1, FileNumber(6));
+        let entry = Entry { trailer, table, block_offset: 4096 * number, block_bytes: 4096 };
+        (format!("warm water {number:03}").into_bytes(), entry)
+    };
+    let records: Vec<_> = (0..44).step_by(4).map(record).collect();
+    tree.enter((FileNumber(6), records.len() as u64), &records, true)?;
+    tree.remove(&[(b"warm water 001".to_vec(), 1 << 8 | 1)])?;
+    Ok([older, region.medium().bytes_at(0, bytes)])
+}
