@@ -1,9 +1,11 @@
 //! The preset `indexed`: scans by the index, and the order of the tables that they ask for.
 
+use crate::hooked::{Call, HookedDevices};
 use crate::indexed::{State, check, churn, create, delete, indexed, key, put, tables};
-use crate::support::{HOME, Machine, counting_reads};
+use crate::support::{HOME, Machine, REGION, copy_of, counting_reads, stepped};
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use thermocline::{Cursor, Db, Environment, Experiments, Scan};
 use thermocline_foundation::random::Random;
 
@@ -200,4 +202,51 @@ fn a_leaf_scan_goes_on_where_the_last_one_ended() {
     }
     assert!(compactions(&db) > 0);
     check(&db, &state, 3015);
+}
+
+/// The process ends between the edit that takes merged tables out and the removal of the entries of
+/// tombstones that the merge has dropped.
+#[test]
+fn a_leaf_scan_takes_entries_out_that_a_merge_left_behind_when_the_process_ended() {
+    let machine = Machine::new();
+    let (regions, last) = (Arc::clone(&machine.regions), Arc::new(Mutex::new(Vec::new())));
+    // What the region had before the last edit.
+    let kept = Arc::clone(&last);
+    let hook = move |call, _: &Path, name: &str| {
+        if call == Call::Write && name.ends_with(".manifest") && regions.has(REGION) {
+            *kept.lock().unwrap() = regions.stored(REGION);
+        }
+        Ok(())
+    };
+    let devices = HookedDevices::new(Arc::new(machine.devices.clone()), Arc::new(hook));
+    let environment = stepped(Arc::new(devices), &machine.regions);
+    let db = environment.create(Path::new(HOME), &indexed()).unwrap();
+    let mut state = State::new();
+    (0..900).for_each(|number| put(&db, &mut state, number, 1));
+    db.flush().unwrap();
+    // So few that nothing is merged for it.
+    (0..60).for_each(|number| delete(&db, &mut state, number));
+    db.flush().unwrap();
+    db.settle().unwrap();
+    let objects = |db: &Db| db.stats().index.unwrap().objects;
+    let before = objects(&db);
+    db.compact_range(None, None, &mut |_| {}).unwrap();
+    let clean = objects(&db);
+    assert!(clean <= before - 60, "{clean} objects, {before} before");
+    std::mem::forget(db);
+
+    let machine = Machine::of(copy_of(&machine.devices), &last.lock().unwrap());
+    let db = machine.open().unwrap();
+    assert!(objects(&db) >= clean + 60, "the entries are there still");
+    check(&db, &state, 900);
+    put(&db, &mut state, 899, 2);
+    db.flush().unwrap();
+    db.settle().unwrap();
+    let left = objects(&db);
+    assert!(left <= clean + 5, "{left} objects, {clean} without the tombstones");
+    check(&db, &state, 900);
+    // A new index has no such entries, and finds the same.
+    db.close().unwrap();
+    machine.environment().rebuild_index(Path::new(HOME), None).unwrap();
+    check(&machine.open().unwrap(), &state, 900);
 }

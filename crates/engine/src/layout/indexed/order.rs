@@ -5,20 +5,24 @@
 //!   a table was entered -> a leaf scan, from where the last one ended ─┐
 //!   a caller's scan has ended ─────────────────────────────────────────┴─> scattered -> plan.rs
 //! ```
-//! What was found is in memory alone. It may be lost, and name tables that are gone: it decides
-//! what is merged, and nothing else.
+//! 1. What was found is in memory alone. It may be lost, and name tables that are gone: it decides
+//!    what is merged, and nothing else.
+//! 2. A leaf scan takes entries out that a merge would have, had no crash come before: those of
+//!    tombstones that are in no table, where no table may have what they hid. Their merge has found
+//!    nothing older in other tables, and what it merged itself is a table until its last edit.
 //!
 //! Threads: any. The lock is held for no I/O.
 
 use super::Indexed;
 use crate::compaction::sequentiality::{SubRanges, leaf_scan_keys, scattered};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::jobs::{Job, Step};
 use crate::locator::index::TableIndex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use thermocline_foundation::FileNumber;
 use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_table::key_hash;
 
 /// Keys of the index that a step passes.
 const STEP_KEYS: usize = 1 << 12;
@@ -98,6 +102,27 @@ impl LeafScan {
     }
 }
 
+impl LeafScan {
+    /// Takes those of the tombstones `released` out that hide nothing.
+    fn remove_idle(&self, mut released: Vec<(Vec<u8>, u64)>) -> Result<()> {
+        let levels = Arc::clone(&self.indexed.versions.current().levels);
+        released.retain(|(key, trailer)| {
+            let (key, sequence) = (&key[..], Sequence(trailer >> 8));
+            let hash = key_hash(key);
+            !levels.tables().any(|(_, table)| {
+                table.meta.smallest_sequence < sequence
+                    && table.meta.overlaps(Some(key), Some(key))
+                    && table.may_have(key, hash)
+            })
+        });
+        match self.index.remove(&released) {
+            // There is no room for the change: the next scan comes by again.
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => Ok(()),
+            removed => removed,
+        }
+    }
+}
+
 impl Job for LeafScan {
     fn name(&self) -> &'static str {
         "scan of the index"
@@ -108,9 +133,10 @@ impl Job for LeafScan {
         if keys > 0
             && let Some(from) = self.from.take()
         {
-            let (tables, next) = self.index.tables_from(&from, keys)?;
-            self.passed.extend(tables);
-            (self.from, self.left) = (next, self.left - keys);
+            let passed = self.index.pass(&from, keys)?;
+            self.passed.extend(passed.tables);
+            (self.from, self.left) = (passed.next, self.left - keys);
+            self.remove_idle(passed.released)?;
             return Ok(Step::More);
         }
         self.indexed.order.add(scattered(std::mem::take(&mut self.passed)));

@@ -106,6 +106,16 @@ pub(crate) struct TableIndex {
     course: Course,
 }
 
+/// Some entries in the order of their keys.
+#[derive(Debug, Default)]
+pub(crate) struct Passed {
+    pub tables: BTreeSet<FileNumber>,
+    /// Tombstones that are in no table any more.
+    pub released: Vec<(Vec<u8>, u64)>,
+    /// The key behind them; none at the end.
+    pub next: Option<Vec<u8>>,
+}
+
 /// The tables that are entered, each with how many entries name it.
 pub(crate) type Lines = BTreeMap<FileNumber, TableLine>;
 
@@ -224,33 +234,29 @@ impl TableIndex {
     }
 
     /// The newest trailer of `key` that was entered, and the table that has it, 0 for none; none
-    /// where no table that was entered has the
-    /// key, or the tombstone of it has gone.
+    /// where no table that was entered has the key, or the tombstone of it has gone.
     pub fn entered(&self, key: &[u8]) -> Result<Option<(Trailer, FileNumber)>> {
         let entry = self.tree.get(key).map_err(|error| self.named(&error))?;
         entry.map(|entry| Ok((self.trailer(&entry)?, entry.table))).transpose()
     }
 
-    /// The tables that have the next `keys` keys from `from` on, and where to go on; none at the
-    /// end.
-    pub fn tables_from(
-        &self,
-        from: &[u8],
-        keys: usize,
-    ) -> Result<(BTreeSet<FileNumber>, Option<Vec<u8>>)> {
-        let (mut tables, mut left) = (BTreeSet::new(), keys);
+    /// What the next `keys` entries are, from `from` on.
+    pub fn pass(&self, from: &[u8], keys: usize) -> Result<Passed> {
+        let (mut passed, mut left) = (Passed::default(), keys);
         for entry in self.tree.cursor(from) {
             let (key, entry) = entry.map_err(|error| self.named(&error))?;
             if left == 0 {
-                return Ok((tables, Some(key)));
+                passed.next = Some(key);
+                break;
             }
             left -= 1;
-            // A tombstone that was released is in none.
             if entry.table > FileNumber(0) {
-                tables.insert(entry.table);
+                passed.tables.insert(entry.table);
+            } else {
+                passed.released.push((key, entry.trailer));
             }
         }
-        Ok((tables, None))
+        Ok(passed)
     }
 
     /// Tables that were entered since the store was opened.
