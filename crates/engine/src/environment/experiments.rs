@@ -151,6 +151,9 @@ pub struct Experiments {
     /// With `indexed`, the table of a merge that overlaps most comes first (section 3.3). Without:
     /// by `merge_order`.
     pub by_overlap: Option<bool>,
+    /// Without a log, a group of writes has one fence. Without this: four for each record, and a
+    /// line more, as in the paper (SLM-DB, Algorithm 1).
+    pub group_fence: Option<bool>,
     /// With a cache of blocks on tier 0, so many requests of it are noted in their order from the
     /// opening on ([`Db::block_trace`](crate::Db::block_trace)), 24 bytes of memory each.
     pub traced_blocks: Option<usize>,
@@ -180,6 +183,7 @@ impl Experiments {
         leaf_scan: None,
         scan_merges: None,
         by_overlap: None,
+        group_fence: None,
         traced_blocks: None,
         signature_bits: None,
     };

@@ -3,7 +3,9 @@
 use crate::support::{HOME, Machine, REGION, TIER, settings};
 use std::path::Path;
 use std::sync::Arc;
-use thermocline::{ByteSize, Db, Durability, Environment, ErrorKind, Settings, Tier, WriteBatch};
+use thermocline::{
+    ByteSize, Db, Durability, Environment, ErrorKind, Experiments, Settings, Tier, WriteBatch,
+};
 use thermocline_device::{Devices, MemoryDevices};
 
 fn value(number: u64) -> Vec<u8> {
@@ -233,4 +235,24 @@ fn is_persistent(folder: &Path) -> bool {
     let path = folder.join("probe");
     let mapping = thermocline_device::drivers::Mapping::create(&path, 4096).unwrap();
     mapping.is_synchronous()
+}
+
+#[test]
+fn the_papers_fences_are_four_for_each_record_and_change_no_answer() {
+    let machine = Machine::new();
+    let experiments = Experiments { group_fence: Some(false), ..Experiments::NONE };
+    let environment = Environment { experiments, ..machine.environment() };
+    let db = environment.create(Path::new(HOME), &settings()).unwrap();
+    let fences = || db.stats().region.unwrap().fences;
+    let before = fences();
+    for number in 0..20 {
+        let mut batch = WriteBatch::new();
+        for key in [2 * number, 2 * number + 1] {
+            batch.put(format!("key {key:06}"), value(key));
+        }
+        db.write(batch).unwrap();
+    }
+    assert_eq!(fences() - before, 4 * 40);
+    let machine = machine.killed(db);
+    check(&machine.open().unwrap(), 0..40);
 }

@@ -143,7 +143,11 @@ impl Persistent {
             let header = GroupHeader { first: record.first, count: record.count, durable };
             (claim, header, record.payload)
         });
-        arena.write_all(&group.collect::<Vec<_>>());
+        let group: Vec<_> = group.collect();
+        match self.shared.experiments.group_fence {
+            Some(false) => arena.write_linked(&group),
+            _ => arena.write_all(&group),
+        }
     }
 
     /// Waits until no write is in flight, and keeps writers out.
