@@ -6,7 +6,7 @@ use crate::output::Output;
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use thermocline::{CacheCapacity, PersistentMemory, Preset, Tier};
+use thermocline::{CacheCapacity, PersistentMemory, Preset, Tier, WhichTier};
 use thermocline_foundation::ByteSize;
 
 const EXAMPLES: &str = "\
@@ -80,6 +80,17 @@ fn parse_region(text: &str) -> Result<PersistentMemory, String> {
 
 fn parse_tier(text: &str) -> Result<Tier, String> {
     Tier::parse(text).map_err(|error| error.to_string())
+}
+
+/// A number is a place; a directory that is called so has the path `./N`.
+fn parse_which_tier(text: &str) -> Result<WhichTier, String> {
+    if text.is_empty() {
+        return Err("name a place or a directory".to_owned());
+    }
+    Ok(match text.parse() {
+        Ok(at) if text.bytes().all(|byte| byte.is_ascii_digit()) => WhichTier::Place(at),
+        _ => WhichTier::Path(text.into()),
+    })
 }
 
 fn parse_preset(text: &str) -> Result<Preset, String> {
@@ -320,7 +331,8 @@ pub struct Stats {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Without an action: the tiers of the database that --db names. add, remove and replace change their
-list; the database is not open meanwhile. The other actions are for a directory of another program
+list; the database is not open meanwhile. A place is another tier's once one has gone: where a
+change was cut off, name the path. The other actions are for a directory of another program
 (RocksDB, LevelDB) whose files lie over tiers by links; --db means nothing to them, and --tier says
 where each of its tiers is now. No host may write there during export, migrate and rehome.
 
@@ -328,6 +340,7 @@ Examples:
   thermocline tiers --db store
   thermocline tiers --db store add /mnt/nvme/store:40GiB --at 0
   thermocline tiers --db store replace 1 /mnt/new/store
+  thermocline tiers --db store remove /mnt/old/store
   thermocline tiers show /var/lib/app/db
   thermocline tiers export /var/lib/app/db
   thermocline tiers rehome /var/lib/app/db-copy --tier /mnt/nvme/copy:20GiB")]
@@ -344,15 +357,17 @@ pub enum TiersAction {
     Add(TierAdd),
     /// Remove a tier of it; its files go to the others first
     Remove {
-        /// Its directory, as `tiers` shows it
-        path: PathBuf,
+        /// Its place, 0 for the fastest, or its directory, as `tiers` shows them
+        #[arg(id = "which", value_name = "N|PATH", value_parser = parse_which_tier)]
+        tier: WhichTier,
     },
     /// Put a tier of it into another directory, such as one on a new disk
     Replace {
-        /// Its place, 0 for the fastest
-        #[arg(value_name = "N")]
-        at: usize,
-        /// The directory, which is made or empty
+        /// Its place, 0 for the fastest, or its directory, as `tiers` shows them
+        #[arg(id = "which", value_name = "N|PATH", value_parser = parse_which_tier)]
+        tier: WhichTier,
+        /// The new directory, which is made or empty
+        #[arg(value_name = "NEW_PATH")]
         path: PathBuf,
     },
     /// List a host's files, where each lies and what it takes

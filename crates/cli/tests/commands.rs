@@ -369,7 +369,10 @@ fn tiers_come_go_and_are_replaced_and_the_records_stay() {
     holds(&["second"]);
     for (words, status, part) in [
         (&["tiers", "remove", "second"][..], 1, "the only tier"),
-        (&["tiers", "remove", "0"], 1, "no tier lies in"),
+        (&["tiers", "remove", "0"], 1, "the only tier"),
+        (&["tiers", "remove", "./0"], 1, "no tier lies in"),
+        (&["tiers", "remove", "3"], 1, "no place 3"),
+        (&["tiers", "replace", "elsewhere", "third"], 1, "no tier lies in"),
         (&["tiers", "add", "second:1GiB"], 1, "twice"),
         (&["tiers", "add", "ram:1GiB:memory"], 2, "driver memory"),
         (&["tiers", "replace", "3", "third"], 1, "no place 3"),
@@ -379,6 +382,13 @@ fn tiers_come_go_and_are_replaced_and_the_records_stay() {
     }
     holds(&["second"]);
     assert_eq!(scratch.ok(&["get", "new"]), b"in the log");
+    // By path what was by number, and the other way round.
+    scratch.ok(&["tiers", "replace", "second", "third"]);
+    holds(&["third"]);
+    scratch.ok(&["tiers", "add", "slow:1GiB"]);
+    scratch.ok(&["tiers", "remove", "0"]);
+    holds(&["slow"]);
+    assert!(!scratch.path("third").exists());
 }
 
 #[test]

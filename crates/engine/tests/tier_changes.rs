@@ -146,7 +146,8 @@ fn changes() -> Vec<(Preset, &'static [&'static str], TierChange, &'static [&'st
     use Preset::{Hybrid, Leveled};
     let add = |at| TierChange::Add { at, tier: tier("/new", 32) };
     let remove = |at| TierChange::Remove { tier: WhichTier::Place(at) };
-    let replace = |at| TierChange::Replace { at, path: PathBuf::from("/new") };
+    let replace =
+        |at| TierChange::Replace { tier: WhichTier::Place(at), path: PathBuf::from("/new") };
     vec![
         (Leveled, &["/a"], add(Some(0)), &["/new", "/a"]),
         (Leveled, &["/a"], add(None), &["/a", "/new"]),
@@ -282,8 +283,16 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
         (TierChange::Add { at: None, tier: small }, ErrorKind::Invalid, "capacity of tier 2"),
         (TierChange::Add { at: Some(3), tier: tier("/new", 1) }, ErrorKind::Invalid, "no place 3"),
         (TierChange::Add { at: None, tier: tier("/a", 1) }, ErrorKind::Invalid, "twice"),
-        (TierChange::Replace { at: 0, path: "/b".into() }, ErrorKind::Invalid, "twice"),
-        (TierChange::Replace { at: 2, path: "/new".into() }, ErrorKind::Invalid, "no place"),
+        (
+            TierChange::Replace { tier: WhichTier::Place(0), path: "/b".into() },
+            ErrorKind::Invalid,
+            "twice",
+        ),
+        (
+            TierChange::Replace { tier: WhichTier::Place(2), path: "/new".into() },
+            ErrorKind::Invalid,
+            "no place",
+        ),
     ];
     let (devices, model) = fixture(Preset::Hybrid, &["/a", "/b"]);
     for (change, kind, part) in refused {
@@ -322,7 +331,8 @@ fn a_change_that_could_not_be_ended_for_want_of_room_is_not_begun() {
         let used_bytes = space.total_bytes - space.free_bytes;
         driver.set_capacity_bytes(used_bytes + (20 << 10));
         let add = TierChange::Add { at: Some(1), tier: tier("/new", 32) };
-        for change in [add, TierChange::Replace { at: 1, path: "/new".into() }] {
+        for change in [add, TierChange::Replace { tier: WhichTier::Place(1), path: "/new".into() }]
+        {
             let text = refusal(&devices, None, &change);
             assert!(text.contains(full) && text.contains("free some first"), "{text}");
             assert!(devices.directory(Path::new("/new")).is_none());
@@ -366,7 +376,8 @@ fn a_wrong_disk_is_refused_while_a_change_is_to_be_ended_and_the_right_one_opens
     put(&db, &mut model, 50..70, 5);
     db.close().unwrap();
     let (foreign, _) = fixture(Preset::Leveled, &["/a", "/b", "/c"]);
-    let replace = |at| TierChange::Replace { at, path: PathBuf::from("/new") };
+    let replace =
+        |at| TierChange::Replace { tier: WhichTier::Place(at), path: PathBuf::from("/new") };
     let add = TierChange::Add { at: Some(1), tier: tier("/new", 32) };
     let wrong = [
         ("/a", "/b", &fixed),
@@ -413,7 +424,8 @@ fn what_is_left_stays_until_the_tier_that_has_its_files_is_there() {
     let (foreign, _) = fixture(Preset::Leveled, &["/a", "/b"]);
     for (at, gone) in [(0, "/a"), (1, "/b")] {
         let (fixed, model) = fixture(Preset::Leveled, &["/a", "/b"]);
-        let replace = TierChange::Replace { at, path: PathBuf::from("/new") };
+        let replace =
+            TierChange::Replace { tier: WhichTier::Place(at), path: PathBuf::from("/new") };
         let mut kept = 0;
         for devices in cut_off(&fixed, &replace) {
             let (right, before) = (copy_of(&devices), files_of(&devices, gone));

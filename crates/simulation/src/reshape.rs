@@ -55,7 +55,8 @@ fn change_of(seed: u64, tiers: &[Tier], choice: u64) -> TierChange {
             let tier = Tier { path: path.clone(), ..tiers[0].clone() };
             TierChange::Add { at: Some(at), tier }
         }));
-        choices.extend((0..tiers.len()).map(|at| TierChange::Replace { at, path: path.clone() }));
+        let replace = |tier| TierChange::Replace { tier, path: path.clone() };
+        choices.extend((0..tiers.len()).map(WhichTier::Place).map(replace));
     }
     if tiers.len() > 1 + usize::from(is_hybrid(seed)) {
         // The last has most of the tables; the others may have no room for these.
@@ -76,7 +77,10 @@ fn changed(mut paths: Vec<PathBuf>, change: &TierChange) -> Vec<PathBuf> {
         TierChange::Add { at, tier } => paths.insert(at.unwrap_or(paths.len()), tier.path.clone()),
         TierChange::Remove { tier: WhichTier::Place(at) } => drop(paths.remove(*at)),
         TierChange::Remove { tier: WhichTier::Path(path) } => paths.retain(|tier| tier != path),
-        TierChange::Replace { at, path } => paths[*at].clone_from(path),
+        TierChange::Replace { tier: WhichTier::Place(at), path } => paths[*at].clone_from(path),
+        TierChange::Replace { tier: WhichTier::Path(old), path } => {
+            paths.iter_mut().filter(|tier| *tier == old).for_each(|tier| tier.clone_from(path));
+        }
     }
     paths
 }

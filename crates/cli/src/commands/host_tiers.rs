@@ -10,7 +10,7 @@ use crate::text;
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
-use thermocline::{TierChange, WhichTier};
+use thermocline::TierChange;
 use thermocline_device::names::{NamedInfo, NamedTier};
 use thermocline_device::profile::Source;
 use thermocline_device::{FillFirst, Names, SystemDevices, TierSpec};
@@ -23,13 +23,12 @@ pub fn run(database: &Database, action: &TiersAction, json: bool) -> Result<()> 
             let change = TierChange::Add { at: *at, tier: added.clone() };
             tier_change::run(database, change, json)
         }
-        TiersAction::Remove { path } => {
-            // A place means another tier once the change is made: repeated, it would make two.
-            let tier = WhichTier::Path(path.clone());
-            tier_change::run(database, TierChange::Remove { tier }, json)
+        TiersAction::Remove { tier } => {
+            let change = TierChange::Remove { tier: tier.clone() };
+            tier_change::run(database, change, json)
         }
-        TiersAction::Replace { at, path } => {
-            let change = TierChange::Replace { at: *at, path: path.clone() };
+        TiersAction::Replace { tier, path } => {
+            let change = TierChange::Replace { tier: tier.clone(), path: path.clone() };
             tier_change::run(database, change, json)
         }
         TiersAction::List(host) => list(&open(database, host)?, json),

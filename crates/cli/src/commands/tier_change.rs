@@ -19,6 +19,14 @@ struct Told {
     seconds: f64,
 }
 
+/// A path from the root, as `DATABASE` has it.
+fn absolute(tier: WhichTier) -> Result<WhichTier> {
+    Ok(match tier {
+        WhichTier::Path(path) => WhichTier::Path(store::absolute(&path)?),
+        WhichTier::Place(at) => WhichTier::Place(at),
+    })
+}
+
 /// Makes the change and says which tiers there are.
 pub fn run(database: &Database, change: TierChange, json: bool) -> Result<()> {
     if database.read_only {
@@ -38,13 +46,10 @@ pub fn run(database: &Database, change: TierChange, json: bool) -> Result<()> {
             let path = store::absolute(&tier.path)?;
             TierChange::Add { at, tier: Tier { path, ..tier } }
         }
-        TierChange::Replace { at, path } => {
-            TierChange::Replace { at, path: store::absolute(&path)? }
+        TierChange::Replace { tier, path } => {
+            TierChange::Replace { tier: absolute(tier)?, path: store::absolute(&path)? }
         }
-        TierChange::Remove { tier: WhichTier::Path(path) } => {
-            TierChange::Remove { tier: WhichTier::Path(store::absolute(&path)?) }
-        }
-        TierChange::Remove { tier } => TierChange::Remove { tier },
+        TierChange::Remove { tier } => TierChange::Remove { tier: absolute(tier)? },
     };
     let (home, settings) = store::home_and_settings(database)?;
     let clock = SystemClock::new();

@@ -37,8 +37,8 @@ pub enum TierChange {
     },
     /// A tier in another directory, such as one on a new disk: its files are copied there.
     Replace {
-        /// Its place.
-        at: usize,
+        /// Which; see [`TierChange::Remove`].
+        tier: WhichTier,
         /// The directory, which is made or empty.
         path: PathBuf,
     },
@@ -110,7 +110,9 @@ impl Environment {
                 }
                 Change::Remove(at)
             }
-            TierChange::Replace { at, path } => Change::Replace(*at, path.clone()),
+            TierChange::Replace { tier, path } => {
+                Change::Replace(tier.place(&before.tiers)?, path.clone())
+            }
         };
         if after.tiers.is_empty() {
             return Err(Error::invalid(

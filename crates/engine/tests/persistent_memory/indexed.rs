@@ -539,8 +539,8 @@ fn tiers_come_go_and_are_replaced_under_the_index() {
     let fast_goes = TierChange::Remove { tier: WhichTier::Path("/fast".into()) };
     for change in [
         TierChange::Add { at: Some(0), tier: fast },
-        TierChange::Replace { at: 1, path: "/other".into() },
-        TierChange::Replace { at: 1, path: TIER.into() },
+        TierChange::Replace { tier: WhichTier::Place(1), path: "/other".into() },
+        TierChange::Replace { tier: WhichTier::Place(1), path: TIER.into() },
         fast_goes,
     ] {
         let environment = machine.environment();

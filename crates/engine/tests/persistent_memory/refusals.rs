@@ -146,7 +146,7 @@ fn its_tier_stays(preset: Preset) {
     db.put("key", "value").unwrap();
     db.close().unwrap();
     for change in [
-        TierChange::Replace { at: 0, path: "/new".into() },
+        TierChange::Replace { tier: WhichTier::Place(0), path: "/new".into() },
         TierChange::Remove { tier: WhichTier::Place(0) },
     ] {
         let changed =
