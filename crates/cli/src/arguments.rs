@@ -468,6 +468,7 @@ Examples:
   thermocline --db store repair
   thermocline --db store repair --apply
   thermocline --db store verify
+  thermocline --db store repair --rebuild-manifest
   thermocline --db store repair --rebuild-index
   thermocline --db store repair --rebuild-index --region /mnt/pmem/new.region:64GiB --apply")]
 pub struct Repair {
@@ -477,6 +478,10 @@ pub struct Repair {
     /// Do it
     #[arg(long)]
     pub apply: bool,
+    /// Make a manifest anew that is damaged beyond repair, or gone, of what tables, slots and logs
+    /// tell: what has a value keeps its newest one, what was deleted may be back
+    #[arg(long, conflicts_with = "rebuild_index")]
+    pub rebuild_manifest: bool,
     /// Make the index in persistent memory anew instead, from the tables
     #[arg(long)]
     pub rebuild_index: bool,

@@ -78,3 +78,31 @@ fn keys_of_a_damaged_block_are_named_as_a_range() {
     let line = scratch.fails(&["--db", "db", "--read-only", "repair", "--apply"], 2);
     assert!(line.contains("--read-only"), "{line}");
 }
+
+#[test]
+fn a_manifest_that_is_gone_is_made_anew_when_it_is_asked_for() {
+    for preset in ["leveled", "hybrid"] {
+        let scratch = Scratch::new();
+        made(&scratch, preset);
+        scratch.ok(&["--db", "db", "delete", "k00009"]);
+        let names = scratch.names("fast", ".manifest");
+        let name = names.iter().max().unwrap();
+        let bytes = scratch.read(name);
+        scratch.file(name, &vec![0; bytes.len()]);
+        let refused = scratch.fails(&["--db", "db", "repair"], 1);
+        assert!(refused.contains("--rebuild-manifest"), "{refused}");
+        let planned = scratch.run(&["--db", "db", "repair", "--rebuild-manifest"], b"");
+        assert_eq!(planned.status.code(), Some(1));
+        let (said, asks) = (text(&planned.stdout), text(&planned.stderr));
+        assert!(said.contains("keys from k00000 to k01999 that were deleted"), "{said}");
+        assert!(asks.contains("repair --rebuild-manifest --apply"), "{asks}");
+        let done = text(&scratch.ok(&["--db", "db", "repair", "--rebuild-manifest", "--apply"]));
+        assert!(done.contains("made anew, of what tables, slots and logs tell"), "{done}");
+        assert!(done.contains("/lost/"), "{done}");
+        scratch.ok(&["--db", "db", "verify"]);
+        let kept = text(&scratch.ok(&["--db", "db", "scan", "--keys-only"])).lines().count();
+        assert!((1999..=2000).contains(&kept), "{kept} keys");
+        let intact = text(&scratch.ok(&["--db", "db", "repair", "--rebuild-manifest"]));
+        assert!(intact.contains("nothing is damaged"), "{intact}");
+    }
+}

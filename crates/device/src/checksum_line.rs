@@ -12,13 +12,16 @@ use crate::error::{Error, ErrorKind, Result};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use thermocline_foundation::checksum::checksum;
+use thermocline_foundation::mend::mend;
 use thermocline_foundation::{DatabaseId, FileNumber, Place};
 
 const LINE: &str = "# checksum ";
+/// Of the line, with its digits and its end.
+const LINE_BYTES: usize = LINE.len() + 9;
 
 /// The text with its checksum.
 pub(crate) fn sealed(covered: &str) -> String {
-    format!("{covered}{}", line(covered))
+    format!("{covered}{}", line(covered.as_bytes()))
 }
 
 /// The text that the last line of `text` covers; otherwise the offset of what is wrong, and what it
@@ -26,7 +29,26 @@ pub(crate) fn sealed(covered: &str) -> String {
 pub(crate) fn covered(text: &str) -> Result<&str, (usize, &'static str)> {
     let covered_len = text.rfind(LINE).ok_or((text.len(), "it has no checksum"))?;
     let (covered, last) = text.split_at(covered_len);
-    if last == line(covered) { Ok(covered) } else { Err((covered_len, "its checksum is wrong")) }
+    if last == line(covered.as_bytes()) {
+        Ok(covered)
+    } else {
+        Err((covered_len, "its checksum is wrong"))
+    }
+}
+
+/// The bytes of a sealed file with one flipped bit turned back, where that is all that is wrong
+/// with them (`foundation/mend.rs`).
+pub(crate) fn mended(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (body, last) = bytes.split_at_checked(bytes.len().checked_sub(LINE_BYTES)?)?;
+    let expected = line(body);
+    let differs = |(a, b): (&u8, &u8)| (a ^ b).count_ones();
+    if last.iter().zip(expected.as_bytes()).map(differs).sum::<u32>() == 1 {
+        return Some([body, expected.as_bytes()].concat());
+    }
+    let digits = last.strip_prefix(LINE.as_bytes())?.strip_suffix(b"\n")?;
+    let stored = u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    let mut body = body.to_vec();
+    mend(&place(), &mut body, stored).then(|| [&body[..], last].concat())
 }
 
 /// A kind of sealed file: TOML whose key `format` says what the rest means.
@@ -64,7 +86,10 @@ impl Toml {
     }
 }
 
-fn line(covered: &str) -> String {
-    let place = Place { database: DatabaseId::default(), file: FileNumber(0), offset: 0 };
-    format!("{LINE}{:08x}\n", checksum(&place, covered.as_bytes()))
+fn line(covered: &[u8]) -> String {
+    format!("{LINE}{:08x}\n", checksum(&place(), covered))
+}
+
+fn place() -> Place {
+    Place { database: DatabaseId::default(), file: FileNumber(0), offset: 0 }
 }

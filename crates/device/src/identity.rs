@@ -12,7 +12,8 @@
 //!
 //! 1. An update writes one copy and syncs it before it touches the other, so a torn update leaves
 //!    one good copy. The older copy goes first.
-//! 2. Of two good copies the one with the higher generation counts.
+//! 2. Of two good copies the one with the higher generation counts. Where neither is good, a single
+//!    flipped bit of each is turned back.
 //! 3. The record fits a sector, which is written whole or not at all.
 //!
 //! Threads: the owner of the tier's lock.
@@ -109,7 +110,8 @@ impl Identity {
             (Err(_), Ok(second)) => Ok(second),
             (Err(first), Err(second)) => {
                 let newer = second.kind() == ErrorKind::NewerFormat;
-                Err(if newer { second } else { first })
+                let error = if newer { second } else { first };
+                mended(&bytes, what).ok_or(error)
             }
         }
     }
@@ -127,6 +129,26 @@ impl Identity {
         record[COVERED_BYTES..].copy_from_slice(&crc.to_le_bytes());
         record
     }
+}
+
+/// What the copies say with a flipped bit of each turned back: the newer one, where both are then
+/// intact. The place of the checksum is in the record, so each bit is tried.
+fn mended(bytes: &[u8], what: &str) -> Option<Identity> {
+    let of_copy = |copy: usize| {
+        let mut bytes = bytes.to_vec();
+        let first_bit = copy * PAGE_BYTES * 8;
+        (first_bit..first_bit + RECORD_BYTES * 8).find_map(|bit| {
+            *bytes.get_mut(bit / 8)? ^= 1 << (bit % 8);
+            let found = decode(&bytes, copy, what).ok();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            found
+        })
+    };
+    let found = [0, 1].into_iter().filter_map(of_copy).max_by_key(|found| found.generation);
+    if found.is_some() {
+        tracing::error!(%what, "both copies are damaged; a flipped bit is turned back");
+    }
+    found
 }
 
 /// The record of copy 0 or 1.

@@ -444,6 +444,9 @@ bugs! {
     /// Repair takes effect at once · old files are deleted before the manifest that does without
     /// them is there · a damaged table, a power cut in between.
     RepairDeletesFirst,
+    /// Of each key the newest record counts, wherever it lies · a manifest is made anew without
+    /// what slots have · a manifest of zeros, records on the fast tier.
+    RebuildForgetsSlots,
     /// Names over links · a link replaces another before what it names is synced · a file is
     /// renamed over another before its own sync, power cut.
     LinkSwitchedUnsynced,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   campaign.rs   suites over seeds ── command.rs, main.rs: cargo xtask simulate
-//!   crash.rs errors.rs lies.rs drills.rs rot.rs repair.rs steady.rs   what is tried
+//!   crash.rs errors.rs lies.rs drills.rs rot.rs repair.rs rebuild.rs steady.rs   what is tried
 //!   inside.rs     a client that reads inside the steps of jobs, a part of steady.rs
 //!   planted.rs    and whether it finds bugs       syncs.rs             and syncs that are missing
 //!   life.rs       a history on machines, checked at every step
@@ -51,6 +51,7 @@ pub mod names;
 pub mod oracle;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
+mod rebuild;
 pub mod recorder;
 pub mod repair;
 mod reshape;

@@ -4,7 +4,7 @@
 #[cfg(feature = "planted-bugs")]
 use thermocline_foundation::{Planted, planted::with};
 use thermocline_simulation::repair;
-use thermocline_simulation::rot::{Fixture, Outcome};
+use thermocline_simulation::rot::{Damage, Fixture, Outcome};
 
 /// Of `leveled` and `hybrid`, closed in good order.
 const SEEDS: [u64; 3] = [1, 3, 4];
@@ -24,6 +24,37 @@ fn repaired() -> Result<u64, String> {
         }
     }
     Ok(repaired)
+}
+
+/// How many manifests were damaged beyond repair, and made anew or refused.
+fn made_anew() -> Result<u64, String> {
+    let mut made = 0;
+    for seed in SEEDS {
+        let fixture = Fixture::new(seed)?;
+        let damages = fixture.damages();
+        let of_manifest = damages.iter().filter(|(place, damage)| {
+            place.1.ends_with(".manifest") && !matches!(damage, Damage::Flip(..))
+        });
+        for (place, damage) in of_manifest.take(DAMAGES) {
+            let outcome = repair::run(&fixture, &place.0, &place.1, damage)
+                .map_err(|why| format!("seed {seed}, {damage:?} of {}: {why}", place.1))?;
+            made += u64::from(outcome == Outcome::Reported);
+        }
+    }
+    Ok(made)
+}
+
+#[test]
+fn a_manifest_that_is_damaged_beyond_repair_is_made_anew() {
+    let made = made_anew().unwrap();
+    assert!(made > 10, "{made} manifests");
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_manifest_that_is_made_anew_without_slots_is_found() {
+    let found = with(Planted::RebuildForgetsSlots, made_anew);
+    assert!(found.is_err(), "{found:?}");
 }
 
 #[test]

@@ -14,6 +14,7 @@
 //!                      syncs
 //!     reader.rs        one slot, a batch of slots, a whole slab; verification
 //!     salvage.rs       what a slab with damaged slots still tells
+//!     remains.rs       what its file tells where there is no manifest
 //!     emptying.rs      slabs whose room another size of slots needs more
 //!     slab.rs          one slab: its file, its shape, the lock of its writers
 //!   live.rs          which slots are live: the manifest's half, with a sum for each slab
@@ -25,7 +26,8 @@
 //! ```
 //!
 //! What always holds:
-//! 1. *The manifest says what is live, the bytes of a slot never do.* A dead slot is not looked at.
+//! 1. *The manifest says what is live, the bytes of a slot never do.* A dead slot is not looked at,
+//!    but by a repair that has no manifest.
 //! 2. A live slot is never written. A new version of a record goes to another slot; an edit makes
 //!    the one live and the other dead, at once.
 //! 3. A slot is given out again only after the edit by which it died is durable.
@@ -56,6 +58,7 @@ pub mod format;
 mod live;
 pub mod packed;
 mod reader;
+mod remains;
 mod removal;
 mod reservation;
 mod salvage;
@@ -75,6 +78,7 @@ pub use change::SlabChange;
 pub use emptying::Closed;
 pub use format::{Broken, Record, RecordKind, Slot, record_bytes};
 pub use live::{LiveError, LiveSlots, SlabLive, SlabShape, SlotSum};
+pub use remains::SlabRemains;
 pub use removal::FreesHeld;
 pub use reservation::Reservation;
 pub use salvage::{LostRecord, LostSlot, Salvage};

@@ -61,19 +61,8 @@ impl Slab {
     /// `Corrupt` where the page is damaged, another file's or says otherwise, or the file is short;
     /// `NewerFormat` for a later version.
     pub fn check_header(file: &File, page: &[u8], shape: SlabShape) -> Result<()> {
-        let found = decode_header(&file.place(0), page).map_err(|bad| match bad {
-            BadHeader::Broken(why) => {
-                let why = format!("{why}; restore from a checkpoint");
-                Error::corrupt(file.describe(), 0, why)
-            }
-            BadHeader::Newer(version) => {
-                let text = format!(
-                    "{} has slab format {version}, this software reads up to {VERSION}; upgrade it",
-                    file.describe()
-                );
-                Error::new(ErrorKind::NewerFormat, text)
-            }
-        })?;
+        let found = decode_header(&file.place(0), page);
+        let found = found.map_err(|bad| Self::bad_header(file, bad))?;
         if found != shape {
             let why = format!(
                 "it has {} slots of {} bytes, the manifest says {} of {}",
@@ -87,6 +76,23 @@ impl Slab {
             return Err(Error::corrupt(file.describe(), len, why));
         }
         Ok(())
+    }
+
+    /// The error for the header page of `file`.
+    pub fn bad_header(file: &File, bad: BadHeader) -> Error {
+        match bad {
+            BadHeader::Broken(why) => {
+                let why = format!("{why}; restore from a checkpoint");
+                Error::corrupt(file.describe(), 0, why)
+            }
+            BadHeader::Newer(version) => {
+                let text = format!(
+                    "{} has slab format {version}, this software reads up to {VERSION}; upgrade it",
+                    file.describe()
+                );
+                Error::new(ErrorKind::NewerFormat, text)
+            }
+        }
     }
 
     /// The record of `slot`, of which `bytes` are the first. `memory_bytes` is what the memory

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
+use thermocline_foundation::threads::{self, JoinHandle};
 
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -26,19 +26,19 @@ pub struct Occupancy {
 
 impl Occupancy {
     /// Begins to look at `path`.
-    pub fn watch(path: &Path) -> Self {
+    pub fn watch(path: &Path) -> Outcome<Self> {
         let (going_on, stop) = channel();
         let most = Arc::new(AtomicU64::new(0));
         let (path, seen) = (path.to_owned(), Arc::clone(&most));
-        let looks = std::thread::spawn(move || {
+        let looks = threads::spawn("occupancy", move || {
             loop {
                 seen.fetch_max(allocated_bytes(&path)?, Ordering::Relaxed);
                 if stop.recv_timeout(PAUSE) == Err(RecvTimeoutError::Disconnected) {
                     return Ok(());
                 }
             }
-        });
-        Self { going_on, most, looks }
+        })?;
+        Ok(Self { going_on, most, looks })
     }
 
     /// The most bytes seen.
@@ -54,10 +54,11 @@ mod tests {
     use super::*;
 
     #[test]
+    #[allow(clippy::disallowed_methods, reason = "the test makes a file and waits for real looks")]
     fn a_file_that_is_gone_again_has_been_seen() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("file");
-        let occupancy = Occupancy::watch(scratch.path());
+        let occupancy = Occupancy::watch(scratch.path()).unwrap();
         std::fs::write(&path, vec![1; 256 << 10]).unwrap();
         let looked = || occupancy.most.load(Ordering::Relaxed) >= 256 << 10;
         let sees = (0..1000).any(|_| {

@@ -24,9 +24,15 @@ pub fn run(database: &Database, arguments: &Repair, json: bool) -> Result<()> {
     let (environment, settings) = (Environment::default(), settings.as_ref());
     let bar = Bar::new("reading", Some(0));
     let mut show = |progress| bar.show(&progress);
-    let plan = match arguments.apply {
-        true => environment.repair(&home, settings, &mut show)?,
-        false => environment.plan_repair(&home, settings, &mut show)?,
+    let plan = match (arguments.rebuild_manifest, arguments.apply) {
+        (false, true) => environment.repair(&home, settings, &mut show)?,
+        (false, false) => environment.plan_repair(&home, settings, &mut show)?,
+        (true, true) => environment.rebuild_manifest(&home, settings, &mut show)?,
+        (true, false) => environment.plan_manifest_rebuild(&home, settings, &mut show)?,
+    };
+    let (command, does) = match arguments.rebuild_manifest {
+        true => ("repair --rebuild-manifest --apply", "makes the manifest anew"),
+        false => ("repair --apply", "takes them out of use"),
     };
     drop(bar);
     let mut output = Output::new();
@@ -37,7 +43,7 @@ pub fn run(database: &Database, arguments: &Repair, json: bool) -> Result<()> {
     output.finish()?;
     match plan.steps.len() as u64 {
         damaged if damaged > 0 && !arguments.apply => Err(Failure::new(format!(
-            "{} damaged in {}, and nothing was changed; `repair --apply` takes them out of use",
+            "{} damaged in {}, and nothing was changed; `{command}` {does}",
             text::counted(damaged, "piece"),
             database.db.display()
         ))),
@@ -104,6 +110,21 @@ fn describe(lost: &Lost) -> String {
         }
         Lost::Writes { after: None } => "all writes that were in logs alone".to_owned(),
         Lost::MayBeOlder => "any record of this file may be older than it was".to_owned(),
+        Lost::UnknownRecords => {
+            "records of this file, of unknown keys: they are gone, or have what other files have"
+                .to_owned()
+        }
+        Lost::MayReturn { from, until } => format!(
+            "keys from {} to {} that were deleted may have an older value again",
+            text::escape(from),
+            text::escape(until)
+        ),
+        Lost::Loaded { from, until } => format!(
+            "keys from {} to {} of bulk loads: one that was written at about that time, too, may \
+             have the older version, and a load that was cut off may be there",
+            text::escape(from),
+            text::escape(until)
+        ),
     }
 }
 
@@ -136,6 +157,8 @@ struct ShownLost {
     sequence: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     older: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from_key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     after_key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -185,6 +208,13 @@ impl ShownLost {
             },
             Lost::Writes { after } => Self { after_sequence: *after, ..what("writes") },
             Lost::MayBeOlder => what("may_be_older"),
+            Lost::UnknownRecords => what("unknown_records"),
+            Lost::MayReturn { from, until } => {
+                Self { from_key: escaped(from), until_key: escaped(until), ..what("may_return") }
+            }
+            Lost::Loaded { from, until } => {
+                Self { from_key: escaped(from), until_key: escaped(until), ..what("loaded") }
+            }
         }
     }
 }
@@ -201,12 +231,14 @@ mod tests {
             Lost::Record { key: key(), sequence: 9, older: None },
             Lost::Keys { after: Some(key()), until: b"z".to_vec(), copied: 2 },
             Lost::Writes { after: Some(7) },
+            Lost::MayReturn { from: key(), until: b"z".to_vec() },
         ];
         let said: Vec<_> = lost.iter().map(describe).collect();
         assert_eq!(said[0], "key a\\tb: the record of sequence 9; it has an older one, of 4");
         assert!(said[1].ends_with("the key is gone"), "{}", said[1]);
         assert!(said[2].contains("after a\\tb up to z") && said[2].contains("2 stay"));
         assert!(said[3].contains("after sequence 7"));
+        assert!(said[4].starts_with("keys from a\\tb to z that were deleted"), "{}", said[4]);
         let shown = serde_json::to_value(ShownLost::of(&lost[0])).unwrap();
         let expected =
             serde_json::json!({"what": "record", "key": "a\\tb", "sequence": 9, "older": 4});

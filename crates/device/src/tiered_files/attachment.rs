@@ -115,7 +115,7 @@ impl TieredFiles {
     /// Reads the home file, every tier's identity and the file map again, and says what is wrong.
     pub fn verify_metadata(&self) -> Vec<(TierIndex, Error)> {
         let mut problems = Vec::new();
-        if let Err(error) = Home::read(&**self.home_driver(), self.home()) {
+        if let Err(error) = Home::verify(&**self.home_driver(), self.home()) {
             problems.push((TierIndex(0), error));
         }
         for tier in self.tiers() {

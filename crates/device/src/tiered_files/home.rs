@@ -4,7 +4,7 @@
 //!
 //! 1. It is replaced as a whole: written under another name, synced, renamed, directory synced.
 //! 2. Its last line is a checksum of everything before it, so an edit by hand is found and not half
-//!    obeyed.
+//!    obeyed. A single flipped bit is turned back; the next opening for writing writes it anew.
 //! 3. Paths below the home are stored relative to it, so that a whole database can be moved.
 //! 4. Format 2 is format 1 with the region of persistent memory. It is written only where there is
 //!    one, so builds without regions go on to open all other databases.
@@ -108,7 +108,7 @@ struct TierText {
 }
 
 impl Home {
-    /// Reads `DATABASE` of the home at `path`.
+    /// Reads `DATABASE` of the home at `path`. A single flipped bit is turned back.
     pub fn read(driver: &dyn Driver, path: &Path) -> Result<Self> {
         Self::read_as(driver, path, FILE_NAME)
     }
@@ -117,11 +117,30 @@ impl Home {
     pub(crate) fn read_as(driver: &dyn Driver, path: &Path, name: &str) -> Result<Self> {
         let what = path.join(name).display().to_string();
         let bytes = small_file::read(driver, name, &what, BYTES_MAX)?;
-        let text = std::str::from_utf8(&bytes).map_err(|error| {
+        let error = match Self::parse_bytes(&bytes, path, &what) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => error,
+            parsed => return parsed,
+        };
+        let mended = checksum_line::mended(&bytes);
+        let home = mended.and_then(|bytes| Self::parse_bytes(&bytes, path, &what).ok());
+        let home = home.ok_or_else(|| error.clone())?;
+        tracing::error!(%error, "a flipped bit is turned back");
+        Ok(home)
+    }
+
+    /// Reads `DATABASE` and reports what is wrong with it, with nothing turned back.
+    pub(crate) fn verify(driver: &dyn Driver, path: &Path) -> Result<()> {
+        let what = path.join(FILE_NAME).display().to_string();
+        let bytes = small_file::read(driver, FILE_NAME, &what, BYTES_MAX)?;
+        Self::parse_bytes(&bytes, path, &what).map(drop)
+    }
+
+    fn parse_bytes(bytes: &[u8], path: &Path, what: &str) -> Result<Self> {
+        let text = std::str::from_utf8(bytes).map_err(|error| {
             let why = "it is not text; restore it from a checkpoint or a backup";
-            Error::corrupt(&what, error.valid_up_to() as u64, why)
+            Error::corrupt(what, error.valid_up_to() as u64, why)
         })?;
-        Self::parse(text, path, &what)
+        Self::parse(text, path, what)
     }
 
     /// Replaces `DATABASE` of the home at `path`, atomically and durably.

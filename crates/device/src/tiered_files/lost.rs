@@ -1,4 +1,6 @@
-//! Keeping what a repair takes out of use: copies in the directory `lost` of the file's tier.
+//! What a repair asks of the namespace: to keep what it takes out of use, as copies in the
+//! directory
+//! `lost` of the file's tier, and to be opened where the manifest is gone.
 //!
 //! ```text
 //!   tier/lost/00000012.table         a whole file
@@ -14,12 +16,15 @@
 use super::devices::Devices;
 use super::{TieredFiles, file_name};
 use crate::buffer::{Buffer, PAGE_BYTES};
+use crate::context::FileKind;
 use crate::driver::{Driver, Handle, Operation};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
+use crate::placement::Placement;
 use crate::small_file;
+use crate::tier::{Tier, TierSpec};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline_foundation::{FileNumber, sync_site};
 
@@ -30,6 +35,19 @@ const LOST_DIRECTORY: &str = "lost";
 const CHUNK_BYTES: u64 = 1 << 20;
 
 impl TieredFiles {
+    /// As [`TieredFiles::open`], also where a manifest is missing or short: for a repair that makes
+    /// it anew.
+    pub fn open_without_manifest(
+        devices: &dyn Devices,
+        home: &Path,
+        tiers: Option<&[TierSpec]>,
+        placement: Arc<dyn Placement>,
+        read_only: bool,
+    ) -> Result<Self> {
+        let is_needed = |kind| kind != FileKind::Manifest;
+        Self::open_where(devices, home, tiers, (placement, read_only), &is_needed, |_, _, _| Ok(()))
+    }
+
     /// Keeps the file `number`, or the bytes `part` of it, and says where.
     pub fn keep_lost(
         &self,
@@ -56,30 +74,39 @@ impl TieredFiles {
         part: Option<Range<u64>>,
     ) -> Result<PathBuf> {
         self.require_writable()?;
-        let tier = &self.tiers[file.tier().position()];
-        let directory = tier.spec().path.join(LOST_DIRECTORY);
-        devices.create_directory(&directory)?;
-        // One that was cut off may have made it, and not durably; the same below.
-        sync_site("lost/directory", || tier.driver().sync_directory())?;
-        let lost = devices.home(&directory)?;
-        let name = file_name(file.number(), file.kind());
-        let name = part.as_ref().map_or(name.clone(), |part| format!("{name}.{}", part.start));
-        let len = file.len()?;
-        let range = part.map_or(0..len, |part| part.start.min(len)..part.end.min(len));
-        let mut kept_as = name.clone();
-        for copy in 1.. {
-            if !lost.list()?.iter().any(|entry| entry.name == kept_as) {
-                copy_to(file, &range, &*lost, &kept_as)?;
-                break;
-            }
-            if has_bytes(file, &range, &*lost, &kept_as)? {
-                break;
-            }
-            kept_as = format!("{name}.{copy}");
-        }
-        sync_site("lost/name", || lost.sync_directory())?;
-        Ok(directory.join(kept_as))
+        keep_in(&self.tiers[file.tier().position()], devices, file, part)
     }
+}
+
+/// Keeps `file`, which is of `tier`, or the bytes `part` of it, and says where.
+pub(super) fn keep_in(
+    tier: &Tier,
+    devices: &dyn Devices,
+    file: &File,
+    part: Option<Range<u64>>,
+) -> Result<PathBuf> {
+    let directory = tier.spec().path.join(LOST_DIRECTORY);
+    devices.create_directory(&directory)?;
+    // One that was cut off may have made it, and not durably; the same below.
+    sync_site("lost/directory", || tier.driver().sync_directory())?;
+    let lost = devices.home(&directory)?;
+    let name = file_name(file.number(), file.kind());
+    let name = part.as_ref().map_or(name.clone(), |part| format!("{name}.{}", part.start));
+    let len = file.len()?;
+    let range = part.map_or(0..len, |part| part.start.min(len)..part.end.min(len));
+    let mut kept_as = name.clone();
+    for copy in 1.. {
+        if !lost.list()?.iter().any(|entry| entry.name == kept_as) {
+            copy_to(file, &range, &*lost, &kept_as)?;
+            break;
+        }
+        if has_bytes(file, &range, &*lost, &kept_as)? {
+            break;
+        }
+        kept_as = format!("{name}.{copy}");
+    }
+    sync_site("lost/name", || lost.sync_directory())?;
+    Ok(directory.join(kept_as))
 }
 
 /// Bytes of `file`, zeros where the device does not give them.

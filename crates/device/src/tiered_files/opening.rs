@@ -94,6 +94,19 @@ impl TieredFiles {
         read_only: bool,
         is_right: impl FnOnce(DatabaseId, InstanceId, &RegionRecord) -> Result<(), E>,
     ) -> Result<Self, E> {
+        let all = |_| true;
+        Self::open_where(devices, home, tiers, (placement, read_only), &all, is_right)
+    }
+
+    /// As [`TieredFiles::open_if`]; what `is_needed` of its files must be there.
+    pub(super) fn open_where<E: From<Error>>(
+        devices: &dyn Devices,
+        home: &Path,
+        tiers: Option<&[TierSpec]>,
+        (placement, read_only): (Arc<dyn Placement>, bool),
+        is_needed: &dyn Fn(FileKind) -> bool,
+        is_right: impl FnOnce(DatabaseId, InstanceId, &RegionRecord) -> Result<(), E>,
+    ) -> Result<Self, E> {
         let home_path = absolute(home)?;
         let home_driver = open_home(devices, &home_path)?;
         let mut locks = Vec::new();
@@ -118,7 +131,7 @@ impl TieredFiles {
         let listings = tiers.iter().map(|tier| list(tier)).collect::<Result<Vec<_>>>()?;
         let mut map = open_map(&home, &tiers, &listings, false)?;
         check_extent(&home.closed, FileKind::Map, map.journal())?;
-        check_files(map.state(), &tiers, &listings)?;
+        check_files(map.state(), &tiers, &listings, is_needed)?;
         if !read_only {
             let region = home.region.as_ref();
             region.map_or(Ok(()), |region| is_right(home.database, home.instance, region))?;
@@ -302,7 +315,7 @@ pub(super) fn require_other(
 }
 
 /// Holds a directory for as long as `locks` are.
-fn take_lock(
+pub(super) fn take_lock(
     driver: &dyn Driver,
     read_only: bool,
     locks: &mut Vec<Box<dyn DirectoryLock>>,
@@ -318,7 +331,7 @@ pub(crate) fn has_file(driver: &dyn Driver, name: &str) -> Result<bool> {
     Ok(driver.list()?.iter().any(|entry| entry.name == name))
 }
 
-fn open_home(devices: &dyn Devices, path: &Path) -> Result<Arc<dyn Driver>> {
+pub(super) fn open_home(devices: &dyn Devices, path: &Path) -> Result<Arc<dyn Driver>> {
     let none = |found: &str| {
         let text =
             format!("{} is no database: {found}; name the right one or create it", path.display());
@@ -417,7 +430,7 @@ pub(super) fn list(tier: &Tier) -> Result<Listing> {
     Ok(files.filter_map(|entry| Some((parse_name(&entry.name)?, entry.len))).collect())
 }
 
-fn open_map(
+pub(super) fn open_map(
     home: &Home,
     tiers: &[Arc<Tier>],
     listings: &[Listing],
@@ -450,14 +463,15 @@ pub(super) fn check_extent(
     }
 }
 
-/// The tiers hold what the map lists, and nothing newer than the map.
+/// The tiers hold what is needed of what the map lists, and nothing newer than the map.
 pub(super) fn check_files(
     state: &MapState,
     tiers: &[Arc<Tier>],
     listings: &[Listing],
+    is_needed: &dyn Fn(FileKind) -> bool,
 ) -> Result<()> {
     let way_out = "mount the disk that was used last, or restore a checkpoint";
-    for (number, entry) in &state.files {
+    for (number, entry) in state.files.iter().filter(|(_, entry)| is_needed(entry.kind)) {
         let tier = &tiers[entry.tier.position()];
         let whose = format!("{} at {}", tier.index(), tier.spec().path.display());
         let name = file_name(*number, entry.kind);

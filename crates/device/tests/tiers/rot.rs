@@ -67,9 +67,59 @@ fn rot_in_a_tier_identity_is_harmless() {
 }
 
 #[test]
-fn rot_in_the_home_file_is_reported() {
+fn rot_in_both_copies_of_a_tier_identity_is_turned_back() {
+    let (devices, expected) = database();
+    let driver = devices.directory(&tier_path(1)).unwrap();
+    let whole = bytes_of(&driver, "TIER");
+    for at in 0..512 {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        bytes[4096 + (at * 7) % 512] ^= 4;
+        replace(&driver, "TIER", &bytes);
+        let files = TieredFiles::open(&devices, &home(), None, policy(), true).unwrap();
+        assert_eq!(files.files(), expected, "byte {at}");
+    }
+    // More than a bit of each is refused.
+    let mut bytes = whole.clone();
+    for at in [20, 40, 4096 + 20, 4096 + 40] {
+        bytes[at] ^= 1;
+    }
+    replace(&driver, "TIER", &bytes);
+    let error = open(&devices).unwrap_err();
+    assert_says(&error, &["TIER", "checksum", "restore"]);
+}
+
+#[test]
+fn rot_in_the_home_file_is_turned_back_by_an_opening_and_reported_by_verification() {
     let swept = sweep(&home(), "DATABASE", 1);
-    assert_eq!(swept.refused, swept.tried);
+    assert!(swept.tried > 100);
+    assert_eq!((swept.refused, swept.verified), (0, swept.tried));
+}
+
+#[test]
+fn an_opening_for_writing_writes_a_home_file_anew_that_has_a_flipped_bit() {
+    let (devices, _) = database();
+    let driver = devices.directory(&home()).unwrap();
+    let mut bytes = bytes_of(&driver, "DATABASE");
+    bytes[300] ^= 2;
+    replace(&driver, "DATABASE", &bytes);
+    open(&devices).unwrap().close(&[]).unwrap();
+    let files = TieredFiles::open(&devices, &home(), None, policy(), true).unwrap();
+    assert!(files.verify_metadata().is_empty());
+}
+
+#[test]
+fn two_flipped_bits_of_a_home_file_are_refused() {
+    let (devices, _) = database();
+    let driver = devices.directory(&home()).unwrap();
+    let whole = bytes_of(&driver, "DATABASE");
+    for at in 1..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        bytes[at / 2] ^= 8;
+        replace(&driver, "DATABASE", &bytes);
+        assert_eq!(open(&devices).unwrap_err().kind(), ErrorKind::Corrupt, "byte {at}");
+    }
 }
 
 #[test]

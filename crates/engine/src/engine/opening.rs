@@ -163,6 +163,16 @@ pub(crate) fn open_files(
     open_files_if(environment, home, given, access, |_, _, _, _| Ok(()))
 }
 
+/// As [`open_files`], also where a manifest is missing or short.
+pub(crate) fn open_files_without_manifest(
+    environment: &Environment,
+    home: &Path,
+    given: Option<&Settings>,
+    access: Access,
+) -> Result<OpenedFiles> {
+    open_files_by(environment, (home, given), access, Manifest::MayLack, |_, _, _, _| Ok(()))
+}
+
 /// As [`open_files`]; refused, before anything is changed, where the region is not the right one.
 fn open_with_region(
     environment: &Environment,
@@ -184,7 +194,31 @@ pub(crate) fn open_files_if(
     access: Access,
     is_right: impl FnOnce(Owner, &RegionRecord, &Settings, Option<Preset>) -> Result<()>,
 ) -> Result<OpenedFiles> {
-    let (kept, text) = read_settings(environment, home)?;
+    open_files_by(environment, (home, given), access, Manifest::Needed, is_right)
+}
+
+/// Whether a store is opened without its manifest.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manifest {
+    Needed,
+    MayLack,
+}
+
+fn open_files_by(
+    environment: &Environment,
+    (home, given): (&Path, Option<&Settings>),
+    access: Access,
+    manifest: Manifest,
+    is_right: impl FnOnce(Owner, &RegionRecord, &Settings, Option<Preset>) -> Result<()>,
+) -> Result<OpenedFiles> {
+    let (kept, text) = match read_settings(environment, home) {
+        // What is given takes the place of what cannot be read.
+        Err(error) if is_of_text(&error) && given.is_some_and(|given| given.preset.is_some()) => {
+            tracing::warn!(%error, "the settings that are kept are passed over");
+            (None, None)
+        }
+        read => read?,
+    };
     let is_guessed = kept.is_none() && given.is_none_or(|given| given.preset.is_none());
     let before = kept.as_ref().map(|kept| kept.preset_over(&Settings::default()));
     let kept = kept.unwrap_or_default();
@@ -195,19 +229,24 @@ pub(crate) fn open_files_if(
     settings.tiers.clear();
     let persistent_memory = settings.persistent_memory.take();
     let placement = settings.placement_policy();
-    let files = TieredFiles::open_if(
-        &*environment.devices,
-        home,
-        moved.as_deref(),
-        Arc::clone(&placement),
-        access == Access::Read,
-        |database, instance, record| {
-            let region = || PersistentMemory::of(record.clone());
-            let persistent_memory = Some(persistent_memory.clone().unwrap_or_else(region));
-            let settings = Settings { persistent_memory, ..settings.clone() };
-            is_right((database, instance), record, &settings, before)
-        },
-    )?;
+    let (devices, is_read) = (&*environment.devices, access == Access::Read);
+    let (at, place) = (moved.as_deref(), Arc::clone(&placement));
+    let files = match manifest {
+        Manifest::MayLack => TieredFiles::open_without_manifest(devices, home, at, place, is_read)?,
+        Manifest::Needed => TieredFiles::open_if(
+            devices,
+            home,
+            at,
+            place,
+            is_read,
+            |database, instance, record| {
+                let region = || PersistentMemory::of(record.clone());
+                let persistent_memory = Some(persistent_memory.clone().unwrap_or_else(region));
+                let settings = Settings { persistent_memory, ..settings.clone() };
+                is_right((database, instance), record, &settings, before)
+            },
+        )?,
+    };
     if is_guessed && !numbers_of(&files, |kind| kind == FileKind::Slab).is_empty() {
         // What is guessed is the preset of old, which leaves slabs unread.
         return Err(settings_are_missing(home));
@@ -238,23 +277,33 @@ pub(crate) fn kept_settings(environment: &Environment, home: &Path) -> Result<Se
 
 fn settings_are_missing(home: &Path) -> Error {
     let text = format!(
-        "{} is missing: put it back from a backup or a checkpoint, or open the database with \
-         settings that name its preset (Db::open_with, --config)",
+        "{} is missing: put it back from a backup or a checkpoint, let `repair --apply` write it \
+         anew, or open the database with settings that name its preset (Db::open_with, --config)",
         home.join(SETTINGS_NAME).display()
     );
     Error::new(ErrorKind::NotFound, text)
 }
 
+/// The text of the settings is wrong, not a device.
+pub(crate) fn is_of_text(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Corrupt)
+}
+
 /// The settings that the database at `home` keeps, and the text that they were read from; none
 /// where the file is gone.
-pub(super) fn read_settings(
+pub(crate) fn read_settings(
     environment: &Environment,
     home: &Path,
 ) -> Result<(Option<Settings>, Option<String>)> {
-    let text = TieredFiles::read_home_file(&*environment.devices, home, SETTINGS_NAME)?;
+    let way_out = |error: Error| {
+        let text = format!("{error}; mend it, or let `repair --apply` write the file anew");
+        if is_of_text(&error) { Error::new(error.kind(), text) } else { error }
+    };
+    let text = TieredFiles::read_home_file(&*environment.devices, home, SETTINGS_NAME);
+    let text = text.map_err(|error| way_out(error.into()))?;
     let origin = home.join(SETTINGS_NAME);
     let read = text.as_ref().map(|text| Settings::from_toml(text, &origin));
-    let mut kept = read.transpose()?;
+    let mut kept = read.transpose().map_err(way_out)?;
     // DATABASE has the region too.
     if let Some(kept) = kept.as_mut() {
         kept.persistent_memory = None;

@@ -5,7 +5,7 @@
 //! behind it, the keys that can still be read are named where no other file has so new a record.
 
 use super::plan::{Lost, RepairStep};
-use super::{Bytes as Kept, Meter, Piece, Subject, is_damage, read_otherwise};
+use super::{Bytes as Kept, Meter, Piece, Subject, is_damage, read_otherwise, with_way_out};
 use crate::batch::{BatchReader, WriteBatch};
 use crate::engine::restore::{numbers_of, require_durable, require_floor};
 use crate::error::{Error, Result};
@@ -88,7 +88,7 @@ pub(super) fn look(subject: &Subject, meter: &mut Meter<'_>) -> Result<LogsFound
     let live: Vec<_> = from_floor.collect();
     let replay = Replay { files, memtable_bytes: None, region: None };
     // No file is missing, so the manifest has lost its end.
-    require_floor(&numbers, restored.log_floor)?;
+    require_floor(&numbers, restored.log_floor).map_err(with_way_out)?;
     let replayed =
         replay.run(&live, restored.last_sequence, &mut |_| Ok(())).and_then(|replayed| {
             require_durable(&replayed, restored.durable_sequence).map(|()| replayed)
@@ -160,7 +160,7 @@ fn cut(
     }
     if follows_load {
         // It is no log that is wrong: the manifest does not know of a bulk load that was finished.
-        return Err(why.clone());
+        return Err(with_way_out(why.clone()));
     }
     if pieces.is_empty() {
         // What is missing is not there to be kept.

@@ -14,21 +14,25 @@
 //!    the two is said where the key is known.
 //!
 //! The parts: `slots` (the fast tier of hybrid), `tables`, `logs`, each with what it finds and what
-//! it does; `behind` names what a log loses that is cut; this file is their order. `region` is
-//! apart: it makes the index in persistent memory anew. Decision page:
+//! it does; `map_file` and `settings_file`, which come first; `behind` names what a log loses that
+//! is cut; this file is their order. Two are apart:
+//! `region` makes the index in persistent memory anew, and `rebuild` a manifest. Decision page:
 //! `docs/decisions/0096-repair.md`.
 //!
 //! Threads: the caller's alone. No engine runs: the files are opened and nothing above them.
 
 mod behind;
 mod logs;
+mod map_file;
 pub(crate) mod plan;
+mod rebuild;
 pub(crate) mod region;
+mod settings_file;
 mod slots;
 mod tables;
 
 use crate::engine::opening::{Access, OpenedFiles, open, open_files, open_files_if};
-use crate::engine::restore::{require_files, restore};
+use crate::engine::restore::{numbers_of, require_files, restore};
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::jobs::{Jobs, Progress};
@@ -57,9 +61,16 @@ pub(crate) fn plan(
     given: Option<&Settings>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<RepairPlan> {
-    let subject = Subject::open(environment, home, given, Access::Read)?;
+    if let Some(plan) = map_file::repair(environment, home, given, false)? {
+        return Ok(plan);
+    }
+    let mended = settings_file::look(environment, home, given)?;
+    let given = mended.as_ref().map(|mended| mended.over(given)).or_else(|| given.cloned());
+    let subject = Subject::open(environment, home, given.as_ref(), Access::Read)?;
     let Some(subject) = subject else { return Ok(RepairPlan::default()) };
-    Ok(subject.look(progress)?.plan())
+    let mut plan = subject.look(progress)?.plan();
+    mended.iter().for_each(|mended| mended.tell(&mut plan));
+    Ok(plan)
 }
 
 /// Repairs the database at `home`, and says what was done.
@@ -69,34 +80,50 @@ pub(crate) fn apply(
     given: Option<&Settings>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<RepairPlan> {
+    if let Some(plan) = map_file::repair(environment, home, given, true)? {
+        return Ok(plan);
+    }
+    let mut mended = settings_file::look(environment, home, given)?;
+    let given = mended.as_ref().map(|mended| mended.over(given)).or_else(|| given.cloned());
+    let given = given.as_ref();
     let subject = Subject::open(environment, home, given, Access::Read)?;
     let journals = subject.map_or(Vec::new(), |subject| subject.look_at_journals());
     let subject = Subject::open(environment, home, given, Access::Write)?;
     let Some(mut subject) = subject else { return Ok(RepairPlan::default()) };
     let mut found = subject.look(progress)?;
     found.add_journals(journals);
+    if let Some(mended) = &mut mended {
+        mended.write(&subject.files)?;
+    }
     if !found.plan().is_empty() {
-        subject.keep_pieces(environment, &mut found)?;
+        keep(&subject.files, environment, found.pieces())?;
         subject.change(&found)?;
     }
     subject.files.close(&[(FileKind::Manifest, subject.restored.manifest.extent())])?;
     let are_mended = found.logs.state == logs::State::Mended;
-    let plan = found.plan();
+    let mut plan = found.plan();
+    mended.iter().for_each(|mended| mended.tell(&mut plan));
     drop((subject, found));
     if are_mended {
-        // An opening writes what such logs have to tables or slots, and deletes them.
-        let opened = open(environment, home, given, Access::Write)?;
-        let is_written = opened.is_written;
-        opened.engine.close(is_written)?;
-        if !is_written {
-            return Err(Error::new(
-                ErrorKind::OutOfSpace,
-                "no tier has room for what a damaged log has, and the log stays as it is; make \
-                 room and repair again",
-            ));
-        }
+        take_logs(environment, home, given)?;
     }
     Ok(plan)
+}
+
+/// Opens the database once, which writes what mended logs have to tables or slots, and deletes
+/// them.
+fn take_logs(environment: &Environment, home: &Path, given: Option<&Settings>) -> Result<()> {
+    let opened = open(environment, home, given, Access::Write)?;
+    let is_written = opened.is_written;
+    opened.engine.close(is_written)?;
+    if is_written {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::OutOfSpace,
+        "no tier has room for what a damaged log has, and the log stays as it is; make room and \
+         repair again",
+    ))
 }
 
 /// The data of a file is wrong, or its device does not give it.
@@ -112,6 +139,38 @@ fn read_otherwise(what: &str) -> Error {
          failing: try the repair again"
     );
     Error::new(ErrorKind::Io, text)
+}
+
+/// Keeps all that is damaged. The map is written anew at once: nothing else waits for it.
+fn keep<'a>(
+    files: &TieredFiles,
+    environment: &Environment,
+    pieces: impl Iterator<Item = &'a mut Piece>,
+) -> Result<()> {
+    let devices = &*environment.devices;
+    for piece in pieces {
+        let kept = match &piece.bytes {
+            Bytes::Of(number, part) => files.keep_lost(devices, *number, Some(part.clone()))?,
+            Bytes::All(number) => files.keep_lost(devices, *number, None)?,
+            Bytes::Map => files.renew_map(devices)?,
+            Bytes::Missing => continue,
+        };
+        piece.step.kept_as = Some(kept);
+    }
+    Ok(())
+}
+
+/// Where a manifest is why a repair is refused, there is one thing more to try.
+fn with_way_out(error: Error) -> Error {
+    let text = error.to_string();
+    if !text.contains("manifest") {
+        return error;
+    }
+    let text = format!(
+        "{text}; `repair --rebuild-manifest` makes the manifest anew, of what tables, slots and \
+         logs tell"
+    );
+    Error::new(error.kind(), text)
 }
 
 /// A database whose files are open.
@@ -228,7 +287,8 @@ impl Subject {
         given: Option<&Settings>,
         access: Access,
     ) -> Result<Option<Self>> {
-        Self::of(environment, open_files(environment, home, given, access)?)
+        let opened = open_files(environment, home, given, access).map_err(with_way_out)?;
+        Self::of(environment, opened)
     }
 
     fn of(environment: &Environment, opened: OpenedFiles) -> Result<Option<Self>> {
@@ -239,7 +299,11 @@ impl Subject {
             obsolete: ObsoleteFiles::default(),
             jobs: Arc::new(Jobs::new(&environment.workers)),
         });
-        let Some(restored) = restore(&store)? else { return Ok(None) };
+        let restored = restore(&store).map_err(|error| {
+            let is_listed = !numbers_of(&files, |kind| kind == FileKind::Manifest).is_empty();
+            if is_listed { with_way_out(error) } else { error }
+        })?;
+        let Some(restored) = restored else { return Ok(None) };
         require_files(&store, &restored)?;
         Ok(Some(Self { files, settings, store, restored }))
     }
@@ -279,23 +343,6 @@ impl Subject {
             pieces.push(Piece { step, bytes: Bytes::Map });
         }
         pieces
-    }
-
-    /// Keeps all that is damaged. The map is written anew at once: nothing else waits for it.
-    fn keep_pieces(&self, environment: &Environment, found: &mut Found) -> Result<()> {
-        let devices = &*environment.devices;
-        for piece in found.pieces() {
-            let kept = match &piece.bytes {
-                Bytes::Of(number, part) => {
-                    self.files.keep_lost(devices, *number, Some(part.clone()))?
-                }
-                Bytes::All(number) => self.files.keep_lost(devices, *number, None)?,
-                Bytes::Map => self.files.renew_map(devices)?,
-                Bytes::Missing => continue,
-            };
-            piece.step.kept_as = Some(kept);
-        }
-        Ok(())
     }
 
     /// Takes what is damaged out of use.

@@ -101,6 +101,26 @@ pub enum Lost {
     },
     /// Records of this slab may be older than they were: a write was lost, and nothing tells which.
     MayBeOlder,
+    /// Records of this file whose keys are not known. They are gone, or have what other files have
+    /// of them, which may be older.
+    UnknownRecords,
+    /// Keys of this range that were deleted may have an older value again: only the manifest knew
+    /// that it is not wanted any more. Those that have a value have their newest one.
+    MayReturn {
+        /// The first key.
+        from: Vec<u8>,
+        /// The last key.
+        until: Vec<u8>,
+    },
+    /// Keys of bulk loads, whose files do not say when they were. A key that was written at about
+    /// that time, too, may have the older of the two; of a load that was cut off, records may be
+    /// there.
+    Loaded {
+        /// The first key.
+        from: Vec<u8>,
+        /// The last key.
+        until: Vec<u8>,
+    },
 }
 
 /// What making the index in persistent memory anew does, or has done.

@@ -12,7 +12,8 @@ use thermocline::Preset;
 use thermocline_device::{Devices, Error, ErrorKind, MemoryDevices};
 use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-fn changes(call: Call) -> bool {
+/// The call changes a device.
+pub fn changes(call: Call) -> bool {
     use Call::{
         Allocate, Create, CreateDirectory, Delete, Rename, Sync, SyncDirectory, Truncate, Write,
     };

@@ -9,9 +9,12 @@ mod dictionaries;
 #[allow(dead_code, reason = "shared with other tests")]
 mod hooked;
 mod logs;
+mod manifest;
+mod map;
 #[path = "../../../device/tests/tiers/simulated.rs"]
 #[allow(dead_code, reason = "shared with the tests of the device crate")]
 mod simulated;
+mod small_files;
 mod support;
 
 use std::collections::BTreeMap;

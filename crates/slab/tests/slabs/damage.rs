@@ -5,7 +5,8 @@ use std::sync::Arc;
 use thermocline_device::{Buffer, ErrorKind, File, MemoryDevices};
 use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_slab::{
-    DamagedHeader, LiveSlots, Salvage, SlabLive, Slabs, SlotAddress, record_bytes,
+    DamagedHeader, LiveSlots, RecordKind, Salvage, SlabLive, SlabRemains, Slabs, SlotAddress,
+    record_bytes,
 };
 
 const NEWEST: Sequence = Sequence(1000);
@@ -187,4 +188,52 @@ fn a_file_that_was_cut_off_costs_what_was_behind() {
     let salvage = damaged.salvage();
     assert_eq!(damaged.proved(&salvage), [1, 2, 3, 4, 5]);
     assert_eq!(salvage.newest_missing, Some(Sequence(6)));
+}
+
+/// Where no manifest says which slots are live, each intact record counts, and what is written and
+/// not intact is counted.
+#[test]
+fn the_file_of_a_slab_tells_its_records_without_a_manifest() {
+    let damaged = Damaged::new();
+    let found = |broken: u64| {
+        let remains = SlabRemains::open(Arc::clone(&damaged.file)).unwrap();
+        let mut found = Vec::new();
+        let counted = remains.for_each(&mut |slot, record| {
+            found.push((slot, record.sequence().0));
+        });
+        assert_eq!(counted.unwrap(), broken);
+        for (slot, sequence) in &found {
+            let record = remains.read(*slot).unwrap();
+            assert_eq!((record.sequence().0, record.kind()), (*sequence, RecordKind::Put));
+        }
+        found
+    };
+    let all = found(0);
+    let slots = damaged.slots.iter().map(|address| address.slot);
+    assert!(all.iter().map(|(slot, _)| *slot).eq(slots) && all.len() == LENS.len());
+    damaged.change(2, |bytes| bytes[25] ^= 1);
+    let others: Vec<_> = all.iter().copied().filter(|(slot, _)| *slot != all[2].0).collect();
+    assert_eq!(found(1), others);
+    damaged.change(2, |bytes| bytes.fill(0));
+    assert_eq!(found(0), others, "as if it was never written");
+}
+
+#[test]
+fn a_header_page_with_a_flipped_bit_is_believed_without_a_manifest_and_one_with_more_is_not() {
+    let damaged = Damaged::new();
+    let whole = damaged.file.read(0, 4096).unwrap().to_vec();
+    let open = |page: &[u8]| {
+        damaged.file.write(0, Buffer::copy_of(page)).1.unwrap();
+        SlabRemains::open(Arc::clone(&damaged.file)).map(|remains| remains.shape())
+    };
+    let shape = open(&whole).unwrap();
+    for at in (0..4096).step_by(5) {
+        let mut page = whole.clone();
+        page[at] ^= 1 << (at % 8);
+        assert_eq!(open(&page).unwrap(), shape, "byte {at}");
+        page[(at + 9) % 4096] ^= 2;
+        page[(at + 700) % 4096] ^= 4;
+        assert_eq!(open(&page).unwrap_err().kind(), ErrorKind::Corrupt, "byte {at}");
+    }
+    assert_eq!(open(&[0; 4096]).unwrap_err().kind(), ErrorKind::Corrupt);
 }

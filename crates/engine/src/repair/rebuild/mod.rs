@@ -1,0 +1,417 @@
+//! The manifest is made anew, of what tables, slots and logs tell.
+//!
+//! ```text
+//!   files opened -> each table, slab and log looked at -> plan, as data
+//!   -> damaged bytes kept in lost/ -> records of slots written to tables
+//!   -> a new manifest: all tables in level 0, no live slot, logs from the floor on
+//!   -> opened once: what logs have goes to tables or slots, all tables are merged
+//! ```
+//! 1. Each record has its sequence, and of each key the newest one counts, wherever it lies. Level
+//!    0 is read that way, and merges take all of it. So no version hides a newer one.
+//! 2. The manifest alone knew which files and slots are not wanted any more. What these have is
+//!    older than what replaced it, but for one thing: a merge drops a deletion together with all
+//!    that it hides. So a key that was deleted may have a value again; the plan says so by ranges.
+//! 3. A bulk load's tables have no sequences. One is chosen that is newer than all that was in
+//!    files when the load began ([`order_loads`]).
+//! 4. The new manifest is the moment at which all of it takes effect. A rebuild that is cut off
+//!    before is begun again, and finds the same; one that is cut off later is begun again to delete
+//!    the old one.
+//!
+//! The parts: `logs` has the floor, `slots` what slabs have. Decision page:
+//! `docs/decisions/0113-a-manifest-made-anew.md`.
+//!
+//! Threads: the caller's alone, until the opening at the end.
+
+mod logs;
+mod slots;
+
+use super::plan::{Lost, RepairPlan, RepairStep};
+use super::{Bytes, CACHE_BYTES, Meter, Piece, is_damage, keep};
+use crate::engine::opening::{Access, OpenedFiles, open, open_files_without_manifest};
+use crate::engine::restore::{numbers_of, require_floor, restore};
+use crate::environment::Environment;
+use crate::error::{Error, ErrorKind, Result};
+use crate::jobs::{Jobs, Progress};
+use crate::settings::Settings;
+use crate::table_set::manifest::{Edit, Manifest};
+use crate::table_set::table::{ObsoleteFiles, TableMeta, TableStore};
+use logs::{LoadsLogged, LogsTold};
+use slots::SlotsTold;
+use std::path::Path;
+use std::sync::Arc;
+use thermocline_device::{FileInfo, FileKind, Origin, TierIndex, TieredFiles};
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
+use thermocline_slab::LiveSlots;
+use thermocline_table::{BlockCache, TableReader};
+
+/// Ranges of keys that are told one by one; the last takes what is behind it.
+const RANGES_MAX: usize = 100;
+
+/// First and last key.
+type KeySpan = (Vec<u8>, Vec<u8>);
+
+impl Environment {
+    /// What [`Environment::rebuild_manifest`] would do, and what that costs. Reads everything and
+    /// changes nothing. Empty where the manifest can be read: then [`Environment::repair`] repairs
+    /// what else is damaged.
+    pub fn plan_manifest_rebuild(
+        &self,
+        home: &Path,
+        settings: Option<&Settings>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<RepairPlan> {
+        let ground = Ground::open(self, home, settings, Access::Read)?;
+        Ok(ground.look(progress)?.map_or_else(RepairPlan::default, |told| told.plan()))
+    }
+
+    /// Makes the manifest anew, of what tables, slots and logs tell, where it is damaged beyond a
+    /// bit of a sector, or gone. Each key that has a value has its newest one; one that was deleted
+    /// may have an older value again, as the plan says. All else that is damaged is left to
+    /// [`Environment::repair`]. One that is cut off is begun again.
+    pub fn rebuild_manifest(
+        &self,
+        home: &Path,
+        settings: Option<&Settings>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<RepairPlan> {
+        let ground = Ground::open(self, home, settings, Access::Write)?;
+        let Some(mut told) = ground.look(progress)? else {
+            ground.forget_older_manifests()?;
+            return Ok(RepairPlan::default());
+        };
+        keep(&ground.files, self, told.pieces.iter_mut())?;
+        let manifest = ground.make_manifest(&told)?;
+        ground.files.close(&[(FileKind::Manifest, manifest.extent())])?;
+        let plan = told.plan();
+        drop((manifest, told, ground));
+        match merge(self, home, settings, progress) {
+            // The database is there; merges go on when it is repaired, or has room.
+            Err(error) if is_damage(&error) || error.kind() == ErrorKind::OutOfSpace => {
+                tracing::warn!(%error, "tables are not merged for now");
+            }
+            merged => merged?,
+        }
+        Ok(plan)
+    }
+}
+
+/// Has all tables in as few levels as they are in after a compaction, which a merge of level 0
+/// would come to later.
+fn merge(
+    environment: &Environment,
+    home: &Path,
+    given: Option<&Settings>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<()> {
+    let opened = open(environment, home, given, Access::Write)?;
+    let merged = match opened.is_written {
+        true => opened.engine.compact_range(None, None, progress),
+        false => Ok(()),
+    };
+    let closed = opened.engine.close(opened.is_written);
+    merged.and(closed)
+}
+
+/// A database whose files are open, and whose manifest may not be one.
+struct Ground {
+    files: Arc<TieredFiles>,
+    settings: Settings,
+    store: Arc<TableStore>,
+}
+
+/// What its files tell.
+struct Told {
+    files: u64,
+    bytes: u64,
+    pieces: Vec<Piece>,
+    manifests: Vec<FileNumber>,
+    tables: Vec<TableMeta>,
+    slots: SlotsTold,
+    floor: FileNumber,
+    last_sequence: Sequence,
+}
+
+impl Told {
+    fn plan(&self) -> RepairPlan {
+        let steps = self.pieces.iter().map(|piece| piece.step.clone()).collect();
+        RepairPlan { files: self.files, bytes: self.bytes, steps }
+    }
+}
+
+impl Ground {
+    fn open(
+        environment: &Environment,
+        home: &Path,
+        given: Option<&Settings>,
+        access: Access,
+    ) -> Result<Self> {
+        let OpenedFiles { files, settings, .. } =
+            open_files_without_manifest(environment, home, given, access)?;
+        if files.region().is_some() {
+            return Err(Error::invalid(format!(
+                "{} has a region of persistent memory, whose memtables only the manifest puts in \
+                 their place; restore the database from a checkpoint",
+                home.display()
+            )));
+        }
+        let store = Arc::new(TableStore {
+            files: Arc::clone(&files),
+            cache: Arc::new(BlockCache::new(CACHE_BYTES)),
+            obsolete: ObsoleteFiles::default(),
+            jobs: Arc::new(Jobs::new(&environment.workers)),
+        });
+        Ok(Self { files, settings, store })
+    }
+
+    /// Why the manifest cannot be used; none where it can.
+    fn damage(&self, logs: &LogsTold) -> Result<Option<Error>> {
+        let is_listed = !numbers_of(&self.files, |kind| kind == FileKind::Manifest).is_empty();
+        match restore(&self.store) {
+            Ok(None) => Ok(None),
+            Ok(Some(restored)) => {
+                let numbers = numbers_of(&self.files, |kind| kind == FileKind::Log);
+                let checked = require_floor(&numbers, restored.log_floor);
+                let checked = checked.and_then(|()| logs.require_loads(restored.last_sequence));
+                Ok(checked.err())
+            }
+            // One that never had a manifest is a checkpoint that was not finished.
+            Err(error) if is_listed && (is_damage(&error) || is_missing(&error)) => Ok(Some(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Looks at everything; none where the manifest can be used.
+    fn look(&self, progress: &mut dyn FnMut(Progress)) -> Result<Option<Told>> {
+        let logs = logs::look(&self.files)?;
+        let Some(damage) = self.damage(&logs)? else { return Ok(None) };
+        let files = self.published(|_| true);
+        let bytes = files.iter().map(|info| info.bytes).sum();
+        let now = Progress { done_bytes: 0, total_bytes: bytes };
+        let mut meter = Meter { now, progress };
+        let manifests = numbers_of(&self.files, |kind| kind == FileKind::Manifest);
+        let mut pieces = self.look_at_manifests(&manifests, &damage);
+        let of_logs = self.published(|kind| kind == FileKind::Log);
+        meter.add(of_logs.iter().map(|info| info.bytes).sum());
+        let mut tables = self.look_at_tables(&mut meter, &mut pieces)?;
+        let loads = order_loads(&mut tables, &logs.loads);
+        let slots = slots::look(self, &mut meter, &mut pieces)?;
+        meter.add(bytes);
+        let ranges = tables.iter().map(span_of).chain(slots.span()).chain(logs.span).collect();
+        let returning = joined(ranges).into_iter();
+        let returning = returning.map(|(from, until)| Lost::MayReturn { from, until });
+        let loaded = joined(loads).into_iter().map(|(from, until)| Lost::Loaded { from, until });
+        // The newest manifest is the one.
+        let of_newest = manifests.len().checked_sub(1).and_then(|newest| pieces.get_mut(newest));
+        if let Some(piece) = of_newest {
+            piece.step.lost.extend(returning.chain(loaded));
+        }
+        let of_tables = tables.iter().map(|table| table.largest_sequence);
+        let newest = of_tables.chain([slots.last, logs.reached]).max();
+        Ok(Some(Told {
+            files: files.len() as u64,
+            bytes,
+            pieces,
+            manifests,
+            tables,
+            slots,
+            floor: logs.floor,
+            last_sequence: newest.unwrap_or_default(),
+        }))
+    }
+
+    fn published(&self, want: impl Fn(FileKind) -> bool) -> Vec<FileInfo> {
+        let mut files = self.files.files();
+        files.retain(|info| info.published && want(info.kind));
+        files
+    }
+
+    /// A piece for each manifest, ascending.
+    fn look_at_manifests(&self, manifests: &[FileNumber], damage: &Error) -> Vec<Piece> {
+        const REPAIR: &str = "made anew, of what tables, slots and logs tell";
+        let piece = |number: &FileNumber| {
+            let name = format!("{number}.{}", FileKind::Manifest.extension());
+            let step = RepairStep::of_name(name, TierIndex(0), damage, REPAIR);
+            match self.files.open_file(*number) {
+                Ok(_) => Piece::all(*number, step),
+                Err(_) => Piece { step, bytes: Bytes::Missing },
+            }
+        };
+        manifests.iter().map(piece).collect()
+    }
+
+    /// What each table says of itself. One that does not is told, and not in the new manifest.
+    fn look_at_tables(
+        &self,
+        meter: &mut Meter<'_>,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<Vec<TableMeta>> {
+        let mut tables = Vec::new();
+        for info in self.published(|kind| matches!(kind, FileKind::Table { .. })) {
+            let file = self.files.open_file(info.number)?;
+            let cache = Arc::clone(&self.store.cache);
+            match TableReader::open_mended(Arc::clone(&file), cache).map_err(Error::from) {
+                Ok(reader) => tables.extend(meta_of(info.number, &reader)),
+                Err(error) if is_damage(&error) => {
+                    let repair = "taken out: its index cannot be read";
+                    let mut step = RepairStep::new(&file, &error, repair);
+                    step.lost.push(Lost::UnknownRecords);
+                    pieces.push(Piece::all(info.number, step));
+                }
+                Err(error) => return Err(error),
+            }
+            meter.add(info.bytes);
+        }
+        Ok(tables)
+    }
+
+    /// Deletes those before the newest, which a rebuild that was cut off has left: an opening would
+    /// refuse one that is missing or short.
+    fn forget_older_manifests(&self) -> Result<()> {
+        let mut manifests = numbers_of(&self.files, |kind| kind == FileKind::Manifest);
+        manifests.pop();
+        self.files.delete_files(&manifests)?;
+        Ok(self.files.close(&[])?)
+    }
+
+    /// Writes what slots have to tables, and then the manifest, which takes the place of the old
+    /// ones.
+    fn make_manifest(&self, told: &Told) -> Result<Manifest> {
+        let of_slots = match planted(Planted::RebuildForgetsSlots) {
+            true => Vec::new(),
+            false => told.slots.write(self)?,
+        };
+        let tables = told.tables.iter().cloned().chain(of_slots).map(|meta| (0, meta)).collect();
+        let (slots, floor) = (LiveSlots::default(), told.floor);
+        let state = Edit::of_state(tables, &slots, floor, told.last_sequence);
+        let manifest = Manifest::create(&self.files, &state, Origin::Recovery)?;
+        self.files.delete_files(&told.manifests)?;
+        Ok(manifest)
+    }
+}
+
+fn is_missing(error: &Error) -> bool {
+    error.kind() == ErrorKind::NotFound
+}
+
+/// What the manifest would say of a table; none of an empty one.
+fn meta_of(number: FileNumber, reader: &TableReader) -> Option<TableMeta> {
+    let properties = reader.properties();
+    (properties.entries > 0).then(|| TableMeta {
+        number,
+        bytes: reader.file_bytes(),
+        entries: properties.entries,
+        deletes: properties.deletes,
+        older_versions: 0,
+        smallest_key: properties.smallest_key.clone(),
+        largest_key: properties.largest_key.clone(),
+        smallest_sequence: properties.smallest_sequence,
+        largest_sequence: properties.largest_sequence,
+        ingested_at: None,
+    })
+}
+
+fn span_of(table: &TableMeta) -> KeySpan {
+    (table.smallest_key.clone(), table.largest_key.clone())
+}
+
+/// Gives tables of bulk loads a sequence each, and says which keys they have. Files are numbered as
+/// they are made, so a table of a smaller number has nothing that is newer than the load. Its
+/// sequence is the next after what these have and an earlier load of the same keys has; or, where
+/// logs have all since then, the first after it that is a load's. What was written while the load
+/// went on may have larger ones, and hides it.
+fn order_loads(tables: &mut [TableMeta], logged: &LoadsLogged) -> Vec<KeySpan> {
+    tables.sort_by_key(|table| table.number);
+    let (mut newest, mut loads) = (Sequence::ZERO, Vec::<TableMeta>::new());
+    for table in tables {
+        if table.largest_sequence > Sequence::ZERO {
+            newest = newest.max(table.largest_sequence);
+            continue;
+        }
+        let (from, to) = (Some(&table.smallest_key[..]), Some(&table.largest_key[..]));
+        let of_others = loads.iter().filter(|load| load.overlaps(from, to));
+        let least = of_others.map(|load| load.largest_sequence).fold(newest, Sequence::max).next();
+        let is_logged = logged.since.is_some_and(|since| since <= least);
+        let mut sequences = logged.sequences.iter().copied().filter(|_| is_logged);
+        let sequence = sequences.find(|sequence| *sequence >= least).unwrap_or(least);
+        table.ingested_at = Some(sequence);
+        (table.smallest_sequence, table.largest_sequence) = (sequence, sequence);
+        loads.push(table.clone());
+    }
+    loads.iter().map(span_of).collect()
+}
+
+/// Ranges that share keys become one. Of more than can be told the last takes the others.
+fn joined(mut ranges: Vec<KeySpan>) -> Vec<KeySpan> {
+    ranges.sort();
+    let mut spans: Vec<KeySpan> = Vec::new();
+    for (from, until) in ranges {
+        let is_full = spans.len() == RANGES_MAX;
+        match spans.last_mut() {
+            Some(last) if is_full || from <= last.1 => {
+                if until > last.1 {
+                    last.1 = until;
+                }
+            }
+            _ => spans.push((from, until)),
+        }
+    }
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(number: u64, keys: (&str, &str), newest: u64) -> TableMeta {
+        TableMeta {
+            number: FileNumber(number),
+            bytes: 4096,
+            entries: 2,
+            deletes: 0,
+            older_versions: 0,
+            smallest_key: keys.0.into(),
+            largest_key: keys.1.into(),
+            smallest_sequence: Sequence(newest.min(1)),
+            largest_sequence: Sequence(newest),
+            ingested_at: None,
+        }
+    }
+
+    #[test]
+    fn a_load_is_newer_than_files_before_it_and_than_loads_of_the_same_keys() {
+        let mut tables = [
+            table(9, ("a", "c"), 0),
+            table(3, ("a", "z"), 40),
+            table(5, ("a", "m"), 0),
+            table(6, ("n", "z"), 0),
+            table(12, ("a", "z"), 90),
+        ];
+        let (since, sequences) = (Some(Sequence(20)), vec![Sequence(30), Sequence(57)]);
+        let loads = order_loads(&mut tables, &LoadsLogged { since, sequences });
+        let numbers = tables.iter().map(|table| (table.number.0, table.largest_sequence.0));
+        assert_eq!(numbers.collect::<Vec<_>>(), [(3, 40), (5, 57), (6, 57), (9, 58), (12, 90)]);
+        let of_loads = tables.iter().filter_map(|table| table.ingested_at).collect::<Vec<_>>();
+        assert_eq!(of_loads, [Sequence(57), Sequence(57), Sequence(58)]);
+        assert_eq!(joined(loads), [(b"a".to_vec(), b"m".to_vec()), (b"n".to_vec(), b"z".to_vec())]);
+        // No log is left of that time.
+        let mut alone = [table(4, ("a", "b"), 7), table(8, ("a", "b"), 0)];
+        for since in [None, Some(Sequence(9))] {
+            (alone[1].largest_sequence, alone[1].ingested_at) = (Sequence::ZERO, None);
+            let logged = LoadsLogged { since, sequences: vec![Sequence(12)] };
+            order_loads(&mut alone, &logged);
+            assert_eq!(alone[1].ingested_at, Some(Sequence(8)), "{since:?}");
+        }
+    }
+
+    #[test]
+    fn ranges_that_share_a_key_are_told_as_one_and_many_end_in_one() {
+        let span = |from: &str, until: &str| (from.as_bytes().to_vec(), until.as_bytes().to_vec());
+        assert!(joined(Vec::new()).is_empty());
+        let ranges = vec![span("x", "y"), span("a", "c"), span("c", "d"), span("b", "b")];
+        assert_eq!(joined(ranges), [span("a", "d"), span("x", "y")]);
+        let many = (0..RANGES_MAX + 9).map(|n| span(&format!("{n:04}"), &format!("{n:04}x")));
+        let told = joined(many.collect());
+        assert_eq!(told.len(), RANGES_MAX);
+        assert_eq!(told[RANGES_MAX - 1], span("0099", "0108x"));
+    }
+}

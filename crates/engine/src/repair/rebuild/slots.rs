@@ -1,0 +1,148 @@
+//! The records that slabs have, live or dead, and tables of them: a manifest that is made anew has
+//! no live slots.
+//!
+//! Of each key the newest record counts. It may be older than what tables or logs have of the key,
+//! which its sequence tells.
+
+use super::logs::widen;
+use super::{Bytes, Ground, KeySpan, Lost, Meter, Piece, is_damage};
+use crate::error::{Error, Result};
+use crate::repair::plan::RepairStep;
+use crate::repair::read_otherwise;
+use crate::table_set::table::TableMeta;
+use bytes::Bytes as Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use thermocline_device::{FileContext, FileKind, Origin};
+use thermocline_foundation::Sequence;
+use thermocline_slab::{RecordKind as SlotKind, SlabRemains};
+use thermocline_table::{RecordKind, TableWriter, Trailer};
+
+/// Bytes of records that a table gets, about.
+const TABLE_BYTES: u64 = 32 << 20;
+
+/// What the slabs tell.
+#[derive(Debug, Default)]
+pub(super) struct SlotsTold {
+    slabs: Vec<SlabRemains>,
+    newest: BTreeMap<Vec<u8>, InSlot>,
+    /// The newest sequence of all.
+    pub last: Sequence,
+}
+
+/// Where the newest record of a key lies.
+#[derive(Clone, Copy, Debug)]
+struct InSlot {
+    sequence: Sequence,
+    /// Among the slabs.
+    slab: usize,
+    slot: u32,
+    bytes: u64,
+}
+
+/// Reads all slots. What is damaged is told, and the rest of its slab counts.
+pub(super) fn look(
+    ground: &Ground,
+    meter: &mut Meter<'_>,
+    pieces: &mut Vec<Piece>,
+) -> Result<SlotsTold> {
+    let mut told = SlotsTold::default();
+    for info in ground.published(|kind| kind == FileKind::Slab) {
+        let file = ground.files.open_file(info.number)?;
+        let mut lose = |error: &Error, repair| {
+            let mut step = RepairStep::new(&file, error, repair);
+            step.lost.push(Lost::UnknownRecords);
+            pieces.push(Piece { step, bytes: Bytes::All(info.number) });
+        };
+        meter.add(info.bytes);
+        let slab = match SlabRemains::open(Arc::clone(&file)).map_err(Error::from) {
+            Ok(slab) => slab,
+            Err(error) if is_damage(&error) => {
+                lose(&error, "taken out: its header page cannot be read");
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let broken = told.add(&slab)?;
+        if broken > 0 {
+            let what = file.describe();
+            let error =
+                Error::corrupt(format!("{what}: {broken} slots have no intact record in them"));
+            lose(&error, "its other slots are written to tables");
+        }
+        told.slabs.push(slab);
+    }
+    Ok(told)
+}
+
+impl SlotsTold {
+    /// Takes the records of the next slab; says how many slots have none that is intact.
+    fn add(&mut self, slab: &SlabRemains) -> Result<u64> {
+        let at = self.slabs.len();
+        Ok(slab.for_each(&mut |slot, record| {
+            let (sequence, bytes) = (record.sequence(), record.record_bytes());
+            self.last = self.last.max(sequence);
+            let found = InSlot { sequence, slab: at, slot, bytes };
+            let newest = self.newest.entry(record.key().to_vec()).or_insert(found);
+            if newest.sequence < sequence {
+                *newest = found;
+            }
+        })?)
+    }
+
+    /// First and last key.
+    pub fn span(&self) -> Option<KeySpan> {
+        let mut span = None;
+        let ends = self.newest.first_key_value().into_iter().chain(self.newest.last_key_value());
+        ends.for_each(|(key, _)| widen(&mut span, key));
+        span
+    }
+
+    /// Writes all of it to tables, which the namespace has and no manifest.
+    pub fn write(&self, ground: &Ground) -> Result<Vec<TableMeta>> {
+        let mut left_bytes: u64 = self.newest.values().map(|record| record.bytes).sum();
+        let mut records = self.newest.iter().peekable();
+        let mut tables = Vec::new();
+        while records.peek().is_some() {
+            let expected_bytes = left_bytes.min(TABLE_BYTES);
+            let context =
+                FileContext { kind: FileKind::Table { level: 0 }, origin: Origin::Recovery };
+            let file = ground.files.create_file(context, expected_bytes)?;
+            let number = file.number();
+            let options = ground.settings.table_options(0);
+            let mut writer = TableWriter::new(file, options).expecting(expected_bytes);
+            let mut bytes = 0;
+            while bytes < TABLE_BYTES
+                && let Some((key, record)) = records.next()
+            {
+                let (kind, value) = self.read(key, record)?;
+                writer.add(key, Trailer::new(record.sequence, kind), &value)?;
+                bytes += record.bytes;
+            }
+            left_bytes = left_bytes.saturating_sub(bytes);
+            tables.push(TableMeta::of(number, &writer.finish()?));
+        }
+        let numbers: Vec<_> = tables.iter().map(|table| table.number).collect();
+        ground.files.publish(&numbers)?;
+        Ok(tables)
+    }
+
+    /// The record of `key` that is in a slot.
+    fn read(&self, key: &[u8], place: &InSlot) -> Result<(RecordKind, Value)> {
+        let slab = &self.slabs[place.slab];
+        let slot = slab.read(place.slot)?;
+        if slot.key() != key || slot.sequence() != place.sequence {
+            return Err(read_otherwise(&slab.file().describe()));
+        }
+        match slot.kind() {
+            SlotKind::Delete => Ok((RecordKind::Delete, Value::new())),
+            SlotKind::Put => {
+                let why = |why| {
+                    let what = slab.file().describe();
+                    Error::corrupt(format!("{what}: the record of slot {}: {why}", place.slot))
+                };
+                Ok((RecordKind::Put, slot.shared_value().map_err(why)?))
+            }
+        }
+    }
+}

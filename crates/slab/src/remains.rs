@@ -1,0 +1,110 @@
+//! What the file of a slab tells where no manifest says which of its slots are live: every slot
+//! with an intact record, live or dead.
+//!
+//! A dead slot keeps the bytes that it had. So of a key there may be several records, of which the
+//! newest counts, and one may have been deleted since: the caller says so.
+//!
+//! For a repair, before anything is written. Any thread; it holds nothing but the file.
+
+use crate::address::SlabId;
+use crate::format::{self, BadHeader, HEADER_BYTES, Slot, decode_header};
+use crate::live::SlabShape;
+use crate::slab::{Decoded, Slab};
+use bytes::Bytes;
+use std::sync::Arc;
+use thermocline_device::{ErrorKind, File, Result};
+use thermocline_foundation::coding::is_zero;
+use thermocline_foundation::mend::mend;
+
+/// Bytes that are read at once, where a slot is not longer.
+const CHUNK_BYTES: u32 = 1 << 20;
+
+/// A slab of which only the file is known.
+#[derive(Debug)]
+pub struct SlabRemains {
+    slab: Slab,
+}
+
+impl SlabRemains {
+    /// The header page says how the file is divided; a single flipped bit of it is turned back.
+    ///
+    /// # Errors
+    /// `Corrupt` where more of it is damaged, `NewerFormat`, and those of the device.
+    pub fn open(file: Arc<File>) -> Result<Self> {
+        let mut page = file.read(0, HEADER_BYTES as usize)?.to_vec();
+        let place = file.place(0);
+        let shape = match decode_header(&place, &page) {
+            Err(BadHeader::Broken(_)) => {
+                let (body, sum) = page.split_at_mut(HEADER_BYTES as usize - 4);
+                let stored = u32::from_le_bytes([sum[0], sum[1], sum[2], sum[3]]);
+                if mend(&place, body, stored) {
+                    format::seal_header(&place, &mut page);
+                }
+                decode_header(&place, &page)
+            }
+            shape => shape,
+        };
+        let shape = shape.map_err(|bad| Slab::bad_header(&file, bad))?;
+        Ok(Self { slab: Slab::new(SlabId(0), file, shape) })
+    }
+
+    /// Its file.
+    pub fn file(&self) -> &Arc<File> {
+        &self.slab.file
+    }
+
+    /// How it is divided.
+    pub fn shape(&self) -> SlabShape {
+        self.slab.shape
+    }
+
+    /// Gives each intact record to `visit` with its slot, ascending. Says how many slots have
+    /// something else, written and not intact: a torn write, or a record that is lost. Of what the
+    /// device does not give each slot counts as one.
+    ///
+    /// # Errors
+    /// Those of the device that are not about what it has stored.
+    pub fn for_each(&self, visit: &mut dyn FnMut(u32, &Slot)) -> Result<u64> {
+        let SlabShape { slot_bytes, slots } = self.slab.shape;
+        let at_once = (CHUNK_BYTES / slot_bytes).max(1);
+        let mut broken = 0;
+        for first in (0..slots).step_by(at_once as usize) {
+            let count = at_once.min(slots - first);
+            let len = count as usize * slot_bytes as usize;
+            let buffer = match self.slab.file.read_up_to(self.slab.shape.offset(first), len) {
+                Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => {
+                    broken += u64::from(count);
+                    continue;
+                }
+                read => read?,
+            };
+            let memory_bytes = buffer.capacity();
+            let bytes = Bytes::from_owner(buffer);
+            for slot in first..first + count {
+                let from = (slot - first) as usize * slot_bytes as usize;
+                let part = bytes.slice(from.min(bytes.len())..bytes.len());
+                let part = part.slice(..part.len().min(slot_bytes as usize));
+                match self.slab.decode(slot, &part, memory_bytes) {
+                    Ok(Decoded::Whole(record)) => visit(slot, &record),
+                    _ if is_zero(&part) => {}
+                    _ => broken += 1,
+                }
+            }
+        }
+        Ok(broken)
+    }
+
+    /// The record of `slot`, which [`SlabRemains::for_each`] has given.
+    ///
+    /// # Errors
+    /// `Corrupt` where it is not there any more, and those of the device.
+    pub fn read(&self, slot: u32) -> Result<Slot> {
+        let len = self.slab.shape.slot_bytes as usize;
+        let buffer = self.slab.file.read_up_to(self.slab.shape.offset(slot), len)?;
+        let memory_bytes = buffer.capacity();
+        match self.slab.decode(slot, &Bytes::from_owner(buffer), memory_bytes)? {
+            Decoded::Whole(record) => Ok(record),
+            Decoded::Longer => Err(self.slab.corrupt(slot, "its lengths are beyond its slot")),
+        }
+    }
+}
