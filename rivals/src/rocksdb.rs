@@ -68,7 +68,10 @@ const LEVEL_BASE: u64 = 256 << 20;
 const WAKE_UP_S: u64 = 20;
 
 const OWN_OPTIONS: [(&str, &str); 13] = [
-    ("levels", "with two tiers: default; tuned: the upper levels fill the fast one; held: with room for writes"),
+    (
+        "levels",
+        "with two tiers: default, tuned so that the upper levels fill the fast one, or held",
+    ),
     ("row-cache", "part of the memory for whole rows, such as 64MiB; default 0"),
     ("cache", "lru (default) or hyper: the kind of block cache"),
     ("block-size", "bytes of a data block; default 4KiB"),

@@ -324,8 +324,7 @@ fn work(
     let whole = runner.subject().plan.operations();
     let name = if cell.purpose == Purpose::Load { "load" } else { "run" };
     process::reset_peak_rss();
-    let fast = cell.tiers.iter().find(|tier| tier.name == "fast").filter(|_| cell.tiers.len() > 1);
-    let occupancy = fast.map(|tier| Occupancy::watch(&tier.path)).transpose()?.zip(fast);
+    let occupancy = watched(cell)?;
     let before = meter.read(&*runner.subject().store);
     let demotions_before = runner.subject().store.demotions();
     let second_level_before = runner.subject().store.second_level();
@@ -352,9 +351,8 @@ fn work(
     let tables = runner.subject().store.created_tables().zip(tables_before);
     measured.created_tables = tables.map(|(now, before)| now.since(before));
     measured.peak_rss_bytes = process::peak_rss_bytes();
-    if let Some((occupancy, tier)) = occupancy {
-        let capacity = tier.capacity.0.max(1);
-        measured.peak_fast_share = Some(occupancy.most()? as f64 / capacity as f64);
+    if let Some((occupancy, capacity)) = occupancy {
+        measured.peak_fast_share = Some(occupancy.most()? as f64 / capacity.max(1) as f64);
     }
     fill_in(measured, &sum, runner.subject().plan.workload(), traffic)?;
     if let Some(seconds) = cell.rest_seconds.filter(|_| cell.purpose == Purpose::Run) {
@@ -367,6 +365,12 @@ fn work(
         measured.checked += runner.read_back()?;
     }
     Ok(())
+}
+
+/// The look at the files of the fast tier and its capacity, where there is another tier.
+fn watched(cell: &Cell) -> Outcome<Option<(Occupancy, u64)>> {
+    let fast = cell.tiers.iter().find(|tier| tier.name == "fast").filter(|_| cell.tiers.len() > 1);
+    fast.map(|tier| Ok((Occupancy::watch(&tier.path)?, tier.capacity.0))).transpose()
 }
 
 fn fill_in(

@@ -10,6 +10,7 @@ use crate::batch::WriteBatch;
 use crate::engine::Engine;
 use crate::engine::ingest::Ingest;
 use crate::engine::live_stats::LiveWriter;
+use crate::engine::opened_files::kept_settings;
 use crate::engine::opening::{self, Access, Opened};
 use crate::engine::stats::Stats;
 use crate::engine::verify::VerifyReport;
@@ -451,7 +452,7 @@ impl Environment {
 
     /// As [`Db::kept_settings`].
     pub fn kept_settings(&self, home: &Path) -> Result<Settings> {
-        opening::kept_settings(self, home)
+        kept_settings(self, home)
     }
 
     /// Opens the database at `home`, making it where there is none.

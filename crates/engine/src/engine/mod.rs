@@ -11,6 +11,7 @@ pub(crate) mod ingest;
 pub(crate) mod live_stats;
 mod migration;
 pub(crate) mod open_files;
+pub(crate) mod opened_files;
 pub(crate) mod opening;
 mod relief;
 pub(crate) mod restore;

@@ -31,7 +31,8 @@ mod settings_file;
 mod slots;
 mod tables;
 
-use crate::engine::opening::{Access, OpenedFiles, open, open_files, open_files_if};
+use crate::engine::opened_files::{OpenedFiles, open_files, open_files_if};
+use crate::engine::opening::{Access, open};
 use crate::engine::restore::{numbers_of, require_files, restore};
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
