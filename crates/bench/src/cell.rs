@@ -313,14 +313,7 @@ fn work(
         measured.preparation_s.warm_up =
             runner.run(length, &mut teller("warm-up", length, None, say))?.seconds;
     }
-    let length = match (cell.purpose, cell.operations, cell.seconds) {
-        // Every record has to be there, however long that takes.
-        (Purpose::Load, ..) => Length::default(),
-        (_, None, None) if !ends => {
-            Length { operations: Some(records), seconds: None, rate: cell.rate }
-        }
-        (_, operations, seconds) => Length { operations, seconds, rate: cell.rate },
-    };
+    let length = length(cell, ends, records);
     let whole = runner.subject().plan.operations();
     let name = if cell.purpose == Purpose::Load { "load" } else { "run" };
     process::reset_peak_rss();
@@ -365,6 +358,18 @@ fn work(
         measured.checked += runner.read_back()?;
     }
     Ok(())
+}
+
+/// How long a cell runs, whose workload ends by itself or not.
+fn length(cell: &Cell, ends: bool, records: u64) -> Length {
+    match (cell.purpose, cell.operations, cell.seconds) {
+        // Every record has to be there, however long that takes.
+        (Purpose::Load, ..) => Length::default(),
+        (_, None, None) if !ends => {
+            Length { operations: Some(records), seconds: None, rate: cell.rate }
+        }
+        (_, operations, seconds) => Length { operations, seconds, rate: cell.rate },
+    }
 }
 
 /// The look at the files of the fast tier and its capacity, where there is another tier.

@@ -3,7 +3,6 @@
 //!
 //! Threads: the one that opens.
 
-use super::opening::Access;
 use super::restore::numbers_of;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
@@ -17,6 +16,20 @@ use thermocline_device::identity::InstanceId;
 use thermocline_device::tiered_files::RegionRecord;
 use thermocline_device::{FileKind, Placement, TierSpec, TieredFiles};
 use thermocline_foundation::DatabaseId;
+
+/// What a database is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+impl Access {
+    /// What the files were opened for.
+    pub(super) fn of(files: &TieredFiles) -> Self {
+        if files.is_read_only() { Self::Read } else { Self::Write }
+    }
+}
 
 /// The database that a region should belong to, and which copy of it.
 pub(super) type Owner = (DatabaseId, InstanceId);

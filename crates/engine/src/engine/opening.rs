@@ -11,7 +11,7 @@
 use super::background::Background;
 use super::migration::Migrations;
 use super::open_files;
-use super::opened_files::{OpenedFiles, open_with_region};
+use super::opened_files::{Access, OpenedFiles, open_with_region};
 use super::restore::{
     numbers_of, remove_leftovers, replay_in_memory, replay_logs, require_durable, require_files,
     require_floor, restore,
@@ -54,20 +54,6 @@ use thermocline_table::BlockCache;
 
 /// Lanes with a worker of their own, the last where there is an index.
 const LANES: [Lane; 3] = [Lane::Flush, Lane::Upkeep, Lane::Index];
-
-/// What a database is opened for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    Read,
-    Write,
-}
-
-impl Access {
-    /// What the files were opened for.
-    fn of(files: &TieredFiles) -> Self {
-        if files.is_read_only() { Self::Read } else { Self::Write }
-    }
-}
 
 /// An open store: what its first handle holds.
 pub(crate) struct Opened {

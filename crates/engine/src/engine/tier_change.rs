@@ -3,8 +3,7 @@
 //! The device layer does it (`reshape.rs` there): files go where they are to be, then the file map
 //! and `DATABASE` change as one. The engine says what a preset cannot do without.
 
-use super::opened_files::{OpenedFiles, open_files, read_settings, tiers_of};
-use super::opening::Access;
+use super::opened_files::{Access, OpenedFiles, open_files, read_settings, tiers_of};
 use super::restore::numbers_of;
 use crate::environment::Environment;
 use crate::error::{Error, Result};

@@ -31,8 +31,8 @@ mod settings_file;
 mod slots;
 mod tables;
 
-use crate::engine::opened_files::{OpenedFiles, open_files, open_files_if};
-use crate::engine::opening::{Access, open};
+use crate::engine::opened_files::{Access, OpenedFiles, open_files, open_files_if};
+use crate::engine::opening::open;
 use crate::engine::restore::{numbers_of, require_files, restore};
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};

@@ -7,8 +7,7 @@
 
 use super::RepairPlan;
 use super::plan::RepairStep;
-use crate::engine::opened_files::{OpenedFiles, is_of_text, open_files, read_settings};
-use crate::engine::opening::Access;
+use crate::engine::opened_files::{Access, OpenedFiles, is_of_text, open_files, read_settings};
 use crate::engine::restore::numbers_of;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};

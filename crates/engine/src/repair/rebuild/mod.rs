@@ -27,8 +27,8 @@ mod slots;
 
 use super::plan::{Lost, RepairPlan, RepairStep};
 use super::{Bytes, CACHE_BYTES, Meter, Piece, is_damage, keep};
-use crate::engine::opened_files::{OpenedFiles, open_files_without_manifest};
-use crate::engine::opening::{Access, open};
+use crate::engine::opened_files::{Access, OpenedFiles, open_files_without_manifest};
+use crate::engine::opening::open;
 use crate::engine::restore::{numbers_of, require_floor, restore};
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
