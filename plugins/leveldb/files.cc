@@ -84,6 +84,7 @@ Status TieredWritableFile::Close() {
   const Status closed = opened_->Close();
   if (status.ok()) status = closed;
   opened_.reset();
+  charged_ = nullptr;
   file_.reset();
   return status;
 }

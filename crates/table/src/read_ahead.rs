@@ -12,7 +12,7 @@
 //! for no read that it does not need. Streaming, for compactions, starts at full size. Both
 //! directions work alike.
 //!
-//! Where a second level has copies of blocks, a scan that expects [`SHORT_BYTES`] or less asks it
+//! Where a second level has copies of blocks, a scan that expects less than [`SHORT_BYTES`] asks it
 //! for each block up to these, as long as it has them: a few reads of a fast device are cheaper
 //! than one of the slow. A longer scan reads its windows of the table.
 //!
@@ -58,7 +58,8 @@ impl Default for ReadAhead {
 /// would take memory at the same time.
 pub(crate) const LARGE_BYTES: u32 = 1 << 20;
 
-/// What a scan may expect to read and still ask a second level for its blocks: two to five of them.
+/// A scan that expects less asks a second level for its blocks: up to five of them. No window is
+/// held to less, so that a scan that expects more never looks shorter.
 const SHORT_BYTES: u64 = 16 << 10;
 const GROWN_BYTES_MIN: u64 = 16 << 10;
 /// From windows of this size on the next one is read ahead.
@@ -135,8 +136,12 @@ impl Reader {
     /// The block at `address` was found in the cache.
     pub fn skip(&mut self, address: BlockAddress, direction: Direction) {
         let run = self.last.replace(address).is_some_and(|last| adjoins(last, address, direction));
-        let before = if run { self.elsewhere } else { 0 };
-        self.elsewhere = before + u64::from(address.len);
+        self.elsewhere = match (run, self.elsewhere) {
+            // The table was read since the jump.
+            (true, 0) => 0,
+            (true, before) => before + u64::from(address.len),
+            (false, _) => address.len.into(),
+        };
     }
 
     /// Whether a copy of the block at `address` is worth a read of its own. Nothing of it is in
@@ -148,8 +153,8 @@ impl Reader {
         let is_here = |window: &Window| window.block(address).is_some();
         let run = self.last.is_some_and(|last| adjoins(last, address, direction));
         let may = match run {
-            false => expected <= SHORT_BYTES.max(address.len.into()),
-            true => expected <= SHORT_BYTES && (1..expected).contains(&self.elsewhere),
+            false => expected < SHORT_BYTES.max(u64::from(address.len) + 1),
+            true => expected < SHORT_BYTES && (1..expected).contains(&self.elsewhere),
         };
         may && self.pending.is_none() && !self.window.as_ref().is_some_and(is_here)
     }

@@ -17,6 +17,9 @@ use thermocline_device::tiered_files::RegionRecord;
 use thermocline_device::{FileKind, Placement, TierSpec, TieredFiles};
 use thermocline_foundation::DatabaseId;
 
+/// Where the text of settings is kept that could not be read.
+pub(crate) const DAMAGED_SETTINGS_NAME: &str = "settings.toml.damaged";
+
 /// What a database is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
@@ -104,10 +107,12 @@ fn open_files_by(
     manifest: Manifest,
     is_right: impl FnOnce(Owner, &RegionRecord, &Settings, Option<Preset>) -> Result<()>,
 ) -> Result<OpenedFiles> {
+    let mut is_passed_over = false;
     let (kept, text) = match read_settings(environment, home) {
         // What is given takes the place of what cannot be read.
         Err(error) if is_of_text(&error) && given.is_some_and(|given| given.preset.is_some()) => {
             tracing::warn!(%error, "the settings that are kept are passed over");
+            is_passed_over = true;
             (None, None)
         }
         read => read?,
@@ -143,6 +148,12 @@ fn open_files_by(
     if is_guessed && !numbers_of(&files, |kind| kind == FileKind::Slab).is_empty() {
         // What is guessed is the preset of old, which leaves slabs unread.
         return Err(settings_are_missing(home));
+    }
+    if is_passed_over && access == Access::Write {
+        // What a person wrote stays beside what is written over it.
+        if let Some(text) = files.home_text(SETTINGS_NAME)? {
+            files.write_home_file(DAMAGED_SETTINGS_NAME, &text)?;
+        }
     }
     let changed = settings != kept
         || !OpenedLayout::names_formats(&settings, text.as_deref())

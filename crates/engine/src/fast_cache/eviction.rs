@@ -51,6 +51,7 @@ impl FastCache {
             if used_bytes() <= room_bytes {
                 return;
             }
+            work.has_given_way = true;
             self.copies.counts.evicted_files.add(1);
             self.drop_file(&file);
         }

@@ -32,6 +32,9 @@ pub(super) struct Work {
     pub found: Vec<FileNumber>,
     pub filled: Option<Filled>,
     pub leaving: Option<Leaving>,
+    /// Files went for want of room: what comes back may be taken again, and their blocks, which
+    /// were admitted, would have made way for all that is read once.
+    pub has_given_way: bool,
 }
 
 /// The file that is being filled.
@@ -81,7 +84,7 @@ impl FastCache {
     /// Notes whether the next file needs another one's room: a block that takes no other's place
     /// is worth its write, unless writes are what there is little of.
     fn look_for_room(&self, work: &Work) {
-        let is_known = work.found.is_empty() && work.leaving.is_none();
+        let is_known = work.found.is_empty() && work.leaving.is_none() && !work.has_given_way;
         let bytes = self.copies.files.load().bytes() + self.copies.plan.file_bytes;
         let has_room = is_known && bytes <= self.room_bytes();
         self.copies.note_room(has_room && self.write_budget_dwpd().is_none());

@@ -273,7 +273,8 @@ impl Subject {
             ))
         };
         let is_right = |_, _: &RegionRecord, _: &Settings, _| Err(refused());
-        let opened = open_files_if(environment, home, given, access, is_right)?;
+        let opened = open_files_if(environment, home, given, access, is_right);
+        let opened = opened.map_err(with_way_out)?;
         // Opened for reading only there is nothing to ask before.
         if opened.files.region().is_some() {
             return Err(refused());
@@ -288,8 +289,7 @@ impl Subject {
         given: Option<&Settings>,
         access: Access,
     ) -> Result<Option<Self>> {
-        let opened = open_files(environment, home, given, access).map_err(with_way_out)?;
-        Self::of(environment, opened)
+        Self::of(environment, open_files(environment, home, given, access)?)
     }
 
     fn of(environment: &Environment, opened: OpenedFiles) -> Result<Option<Self>> {

@@ -7,16 +7,15 @@
 
 use super::RepairPlan;
 use super::plan::RepairStep;
-use crate::engine::opened_files::{Access, OpenedFiles, is_of_text, open_files, read_settings};
+use crate::engine::opened_files::{
+    Access, DAMAGED_SETTINGS_NAME, OpenedFiles, is_of_text, open_files, read_settings,
+};
 use crate::engine::restore::numbers_of;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::settings::{Preset, SETTINGS_NAME, Settings};
 use std::path::Path;
 use thermocline_device::{FileKind, TierIndex, TieredFiles};
-
-/// Where the text is kept that is replaced, beside it.
-const KEPT_NAME: &str = "settings.toml.damaged";
 
 /// What the file is to be.
 #[derive(Debug)]
@@ -89,8 +88,8 @@ impl SettingsMended {
     /// Keeps the text that is there, and writes the file.
     pub fn write(&mut self, files: &TieredFiles) -> Result<()> {
         if let Some(text) = &self.damaged {
-            files.write_home_file(KEPT_NAME, text)?;
-            self.step.kept_as = Some(files.home().join(KEPT_NAME));
+            files.write_home_file(DAMAGED_SETTINGS_NAME, text)?;
+            self.step.kept_as = Some(files.home().join(DAMAGED_SETTINGS_NAME));
         }
         Ok(files.write_home_file(SETTINGS_NAME, &self.settings.to_kept_toml()?)?)
     }

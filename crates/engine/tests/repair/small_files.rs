@@ -6,6 +6,7 @@ use crate::support::{HOME, Image, compare, environment, fixture, repair, restore
 use std::path::Path;
 use std::sync::Arc;
 use thermocline::{ErrorKind, Preset, RepairPlan};
+use thermocline_device::tiered_files::Devices;
 
 fn of_name(image: &Image, name: &str) -> Vec<usize> {
     (0..image.len()).filter(|index| image[*index].1 == name).collect()
@@ -103,5 +104,8 @@ fn settings_that_are_given_open_a_database_whose_own_cannot_be_read() {
     let mut given = crate::support::settings(Preset::Leveled);
     given.tiers.clear();
     environment.open_with(Path::new(HOME), &given).unwrap().close().unwrap();
+    let home = Devices::home(&devices, Path::new(HOME)).unwrap();
+    let is_kept = |name: &String| name == "settings.toml.damaged";
+    assert!(home.list().unwrap().iter().map(|file| &file.name).any(is_kept));
     assert!(compare(&devices, &model, &RepairPlan::default()).is_empty());
 }

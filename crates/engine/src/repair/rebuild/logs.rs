@@ -130,19 +130,23 @@ pub(super) fn look(files: &Arc<TieredFiles>) -> Result<LogsTold> {
             Ok(())
         };
         let replayed = LogReader::replay_mended(&file, &mut sink, &mut Vec::new());
-        let is_sealed = match replayed.map_err(Error::from) {
-            Ok(summary) => summary.end == ReplayEnd::Sealed,
-            Err(error) if is_damage(&error) => false,
+        let end = match replayed.map_err(Error::from) {
+            Ok(summary) => Some(summary.end),
+            Err(error) if is_damage(&error) => None,
             Err(error) => return Err(error),
         };
-        let Some(first) = part.first else { continue };
+        let Some(first) = part.first else {
+            // Where it is damaged it may have had what is missing: the logs behind it go on.
+            is_whole &= matches!(end, Some(ReplayEnd::Sealed | ReplayEnd::End));
+            continue;
+        };
         if is_whole && last.is_some_and(|last: Sequence| first != last.next()) {
             told = LogsTold::beginning_with(number);
         } else if !part.empty.is_empty() {
             (told.floor, told.span) = (number, None);
         }
         told.add(first, part);
-        (last, is_whole) = (told.last, is_sealed);
+        (last, is_whole) = (told.last, end == Some(ReplayEnd::Sealed));
     }
     Ok(told)
 }
