@@ -259,8 +259,8 @@ thermocline_status thermocline_file_place(const thermocline_file *file, char **p
 // `file` must not be NULL. Costs a load from memory.
 uint64_t thermocline_file_epoch(const thermocline_file *file);
 
-// Where the number of `thermocline_file_epoch` is, for a host that loads it itself (atomically, with
-// acquire). There as long as the handle is. `file` must not be NULL.
+// Where the number of `thermocline_file_epoch` is, for a host that loads it itself (atomically,
+// with acquire). There as long as the handle is. `file` must not be NULL.
 const uint64_t *thermocline_file_epoch_address(const thermocline_file *file);
 
 // The host has read from the file, so that it stays longer on its tier. `file` must not be NULL.
@@ -300,8 +300,8 @@ void thermocline_file_fill(const thermocline_file *file,
                            const char *bytes,
                            size_t len);
 
-// A tier of the file's directory is emulated (`emulated=DEVICE`), as long as the handle lives: where
-// none is, `thermocline_file_book` answers 0. `file` must not be NULL.
+// A tier of the file's directory is emulated (`emulated=DEVICE`), as long as the handle lives:
+// where none is, `thermocline_file_book` answers 0. `file` must not be NULL.
 bool thermocline_file_is_emulated(const thermocline_file *file);
 
 // For experiments with a tier that is emulated (`emulated=DEVICE`): when its device would be done
