@@ -55,7 +55,7 @@ class TieredWritableFile : public leveldb::WritableFile {
   // Until it is closed: it may move then.
   OpenFile file_;
   // As long as `opened_` is there.
-  const thermocline_file* const charged_;
+  const thermocline_file* charged_;
   std::unique_ptr<leveldb::WritableFile> opened_;
   std::string buffer_;
   uint64_t len_;
