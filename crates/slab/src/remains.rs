@@ -1,5 +1,5 @@
-//! What the file of a slab tells where no manifest says which of its slots are live: every slot
-//! with an intact record, live or dead.
+//! Reads all intact records of a slab, live or dead, where no manifest says which of its slots are
+//! live.
 //!
 //! A dead slot keeps the bytes that it had. So of a key there may be several records, of which the
 //! newest counts, and one may have been deleted since: the caller says so.

@@ -14,19 +14,20 @@
 //! Threads: the one that repairs.
 
 use super::devices::Devices;
-use super::{TieredFiles, file_name};
+use super::{RegionRecord, TieredFiles, file_name};
 use crate::buffer::{Buffer, PAGE_BYTES};
 use crate::context::FileKind;
 use crate::driver::{Driver, Handle, Operation};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
+use crate::identity::InstanceId;
 use crate::placement::Placement;
 use crate::small_file;
 use crate::tier::{Tier, TierSpec};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thermocline_foundation::{FileNumber, sync_site};
+use thermocline_foundation::{DatabaseId, FileNumber, sync_site};
 
 /// The directory, below a tier's.
 const LOST_DIRECTORY: &str = "lost";
@@ -35,17 +36,18 @@ const LOST_DIRECTORY: &str = "lost";
 const CHUNK_BYTES: u64 = 1 << 20;
 
 impl TieredFiles {
-    /// As [`TieredFiles::open`], also where a manifest is missing or short: for a repair that makes
-    /// it anew.
-    pub fn open_without_manifest(
+    /// As [`TieredFiles::open_if`], also where a manifest is missing or short: for a repair that
+    /// makes it anew.
+    pub fn open_without_manifest<E: From<Error>>(
         devices: &dyn Devices,
         home: &Path,
         tiers: Option<&[TierSpec]>,
         placement: Arc<dyn Placement>,
         read_only: bool,
-    ) -> Result<Self> {
+        is_right: impl FnOnce(DatabaseId, InstanceId, &RegionRecord) -> Result<(), E>,
+    ) -> Result<Self, E> {
         let is_needed = |kind| kind != FileKind::Manifest;
-        Self::open_where(devices, home, tiers, (placement, read_only), &is_needed, |_, _, _| Ok(()))
+        Self::open_where(devices, home, tiers, (placement, read_only), &is_needed, is_right)
     }
 
     /// Keeps the file `number`, or the bytes `part` of it, and says where.

@@ -59,14 +59,15 @@ pub(crate) fn open_files(
     open_files_if(environment, home, given, access, |_, _, _, _| Ok(()))
 }
 
-/// As [`open_files`], also where a manifest is missing or short.
+/// As [`open_files_if`], also where a manifest is missing or short.
 pub(crate) fn open_files_without_manifest(
     environment: &Environment,
     home: &Path,
     given: Option<&Settings>,
     access: Access,
+    is_right: impl FnOnce(Owner, &RegionRecord, &Settings, Option<Preset>) -> Result<()>,
 ) -> Result<OpenedFiles> {
-    open_files_by(environment, (home, given), access, Manifest::MayLack, |_, _, _, _| Ok(()))
+    open_files_by(environment, (home, given), access, Manifest::MayLack, is_right)
 }
 
 /// As [`open_files`]; refused, before anything is changed, where the region is not the right one.
@@ -127,23 +128,19 @@ fn open_files_by(
     settings.tiers.clear();
     let persistent_memory = settings.persistent_memory.take();
     let placement = settings.placement_policy();
+    let is_right = |database, instance, record: &RegionRecord| {
+        let region = || PersistentMemory::of(record.clone());
+        let persistent_memory = Some(persistent_memory.clone().unwrap_or_else(region));
+        let settings = Settings { persistent_memory, ..settings.clone() };
+        is_right((database, instance), record, &settings, before)
+    };
     let (devices, is_read) = (&*environment.devices, access == Access::Read);
     let (at, place) = (moved.as_deref(), Arc::clone(&placement));
     let files = match manifest {
-        Manifest::MayLack => TieredFiles::open_without_manifest(devices, home, at, place, is_read)?,
-        Manifest::Needed => TieredFiles::open_if(
-            devices,
-            home,
-            at,
-            place,
-            is_read,
-            |database, instance, record| {
-                let region = || PersistentMemory::of(record.clone());
-                let persistent_memory = Some(persistent_memory.clone().unwrap_or_else(region));
-                let settings = Settings { persistent_memory, ..settings.clone() };
-                is_right((database, instance), record, &settings, before)
-            },
-        )?,
+        Manifest::Needed => TieredFiles::open_if(devices, home, at, place, is_read, is_right)?,
+        Manifest::MayLack => {
+            TieredFiles::open_without_manifest(devices, home, at, place, is_read, is_right)?
+        }
     };
     if is_guessed && !numbers_of(&files, |kind| kind == FileKind::Slab).is_empty() {
         // What is guessed is the preset of old, which leaves slabs unread.

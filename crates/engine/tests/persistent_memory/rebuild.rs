@@ -107,6 +107,12 @@ fn a_plain_repair_is_refused_with_the_way_out_and_changes_nothing() {
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         assert!(error.to_string().contains("`repair --rebuild-index`"), "{error}");
     }
+    let planned = environment.plan_manifest_rebuild(Path::new(HOME), None, &mut |_| {});
+    let rebuilt = environment.rebuild_manifest(Path::new(HOME), None, &mut |_| {});
+    for error in [planned.unwrap_err(), rebuilt.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains("restore the database from a checkpoint"), "{error}");
+    }
     assert!(contents_of(&machine.devices) == before, "a repair that is refused changes nothing");
     check(&machine.open().unwrap(), &state, 1000);
 }

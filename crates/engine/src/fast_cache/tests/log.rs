@@ -1,4 +1,5 @@
-//! What the log says of files of earlier openings that do not count, or are not there.
+//! The cache writes one line to the log for a file of an earlier opening that it cannot use, and
+//! one where all such files are gone.
 
 use super::{Db, Environment, HOME, cache, cache_files, check, settings, store, tier};
 use crate::support::stepped_environment;

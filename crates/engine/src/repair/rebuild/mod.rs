@@ -40,6 +40,7 @@ use logs::{LoadsLogged, LogsTold};
 use slots::SlotsTold;
 use std::path::Path;
 use std::sync::Arc;
+use thermocline_device::tiered_files::RegionRecord;
 use thermocline_device::{FileInfo, FileKind, Origin, TierIndex, TieredFiles};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_slab::LiveSlots;
@@ -146,14 +147,19 @@ impl Ground {
         given: Option<&Settings>,
         access: Access,
     ) -> Result<Self> {
-        let OpenedFiles { files, settings, .. } =
-            open_files_without_manifest(environment, home, given, access)?;
-        if files.region().is_some() {
-            return Err(Error::invalid(format!(
+        let refused = || {
+            Error::invalid(format!(
                 "{} has a region of persistent memory, whose memtables only the manifest puts in \
                  their place; restore the database from a checkpoint",
                 home.display()
-            )));
+            ))
+        };
+        let is_right = |_, _: &RegionRecord, _: &Settings, _| Err(refused());
+        let OpenedFiles { files, settings, .. } =
+            open_files_without_manifest(environment, home, given, access, is_right)?;
+        // Opened for reading only there is nothing to ask before.
+        if files.region().is_some() {
+            return Err(refused());
         }
         let store = Arc::new(TableStore {
             files: Arc::clone(&files),
@@ -240,7 +246,8 @@ impl Ground {
         manifests.iter().map(piece).collect()
     }
 
-    /// What each table says of itself. One that does not is told, and not in the new manifest.
+    /// Reads the properties of each table. The plan names a table that has none to read, and the
+    /// new manifest leaves it out.
     fn look_at_tables(
         &self,
         meter: &mut Meter<'_>,
