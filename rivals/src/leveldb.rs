@@ -86,6 +86,7 @@ impl EngineKind for LevelDb {
     fn open(&self, options: &OpenOptions) -> Outcome<Box<dyn Store>> {
         let first = options.tiers.first().ok_or("LevelDB needs a directory")?;
         let (configuration, tiers) = configuration(options)?;
+        let fast_capacity = tiers.as_ref().and_then(|tiers| tiers.fast_capacity);
         let database = match tiers {
             None => Database::open(&first.path.join("db"), configuration, None)?,
             Some(tiers) => {
@@ -94,12 +95,13 @@ impl EngineKind for LevelDb {
                 Database::open(&tiers.db, configuration, Some(&tiers.uri))?
             }
         };
-        Ok(Box::new(Open { database }))
+        Ok(Box::new(Open { database, fast_capacity }))
     }
 }
 
 struct Open {
     database: Database,
+    fast_capacity: Option<u64>,
 }
 
 impl Store for Open {
@@ -117,6 +119,10 @@ impl Store for Open {
 
     fn scan(&self, from: &[u8], count: u64, visit: &mut Visitor<'_>) -> Outcome<u64> {
         Ok(self.database.scan(from, count, visit)?)
+    }
+
+    fn fast_capacity(&self) -> Option<u64> {
+        self.fast_capacity
     }
 
     fn sync(&self) -> Outcome<()> {

@@ -420,7 +420,9 @@ impl EngineKind for RocksDb {
         Ok(match kind {
             Kind::Plain => {
                 let db = DB::open(&all, &plan.db)?;
-                Box::new(Open { library: self.0, db, write, environment, persistent })
+                let fast_capacity = plan.tiers.as_ref().and_then(|tiers| tiers.fast_capacity);
+                let library = self.0;
+                Box::new(Open { library, db, write, environment, persistent, fast_capacity })
             }
             Kind::Optimistic => {
                 let db = OptimisticTransactionDB::open(&all, &plan.db)?;
@@ -465,6 +467,7 @@ struct Open {
     write: WriteOptions,
     environment: Option<Environment>,
     persistent: Option<PersistentCache>,
+    fast_capacity: Option<u64>,
 }
 
 impl Open {
@@ -491,6 +494,10 @@ impl Store for Open {
 
     fn scan(&self, from: &[u8], count: u64, visit: &mut Visitor<'_>) -> Outcome<u64> {
         scan(self.db.raw_iterator_opt(ReadOptions::default()), from, count, visit)
+    }
+
+    fn fast_capacity(&self) -> Option<u64> {
+        self.fast_capacity
     }
 
     fn sync(&self) -> Outcome<()> {

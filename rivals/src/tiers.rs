@@ -54,6 +54,8 @@ pub struct Tiers {
     pub uri: String,
     /// The host's directory.
     pub db: PathBuf,
+    /// Bytes of the fast tier; none where there is one directory.
+    pub fast_capacity: Option<u64>,
     /// The directory of the fast tier; none where there is no such tier apart.
     fast: Option<PathBuf>,
     /// The directories of all tiers but the host's own.
@@ -101,9 +103,10 @@ impl Tiers {
             parts.push(format!("tier={}:{size}{device}", path.display()));
             made.push(path);
         };
-        let mut fast = None;
+        let (mut fast, mut fast_capacity) = (None, None);
         if let Some(first) = above.first() {
             let size = options.parsed::<ByteSize>("fast-size")?.unwrap_or(first.capacity);
+            fast_capacity = Some(size.0);
             let (emulated, device) = device("fast-device")?;
             let path = if on_fast { PathBuf::from("home") } else { first.path.join("app") };
             if on_fast {
@@ -128,7 +131,8 @@ impl Tiers {
         ] {
             parts.extend(options.option(name).map(|value| format!("{of}={value}")));
         }
-        Ok(Self { uri: format!("thermocline://?{}", parts.join("&")), db, fast, made, known })
+        let uri = format!("thermocline://?{}", parts.join("&"));
+        Ok(Self { uri, db, fast_capacity, fast, made, known })
     }
 
     /// Makes the directories of the tiers, and says what is known of the fast one's device.
@@ -239,6 +243,11 @@ mod tests {
              &tier=/mnt/fast/middle:7&emulated=tlc-nvme\
              &tier=home:1000&emulated=tlc-nvme&cache=extents&move_threads=4"
         );
+        let fast_capacity = |texts: &[(&str, &str)], names: &[&str]| {
+            Tiers::new(&options(texts, names)).unwrap().fast_capacity
+        };
+        assert_eq!(fast_capacity(&all, &["fast", "slow"]), Some(5));
+        assert_eq!(fast_capacity(&[], &["slow"]), None);
         assert_eq!(uri(&[], &["slow"]), "thermocline://?tier=home:1000");
         let at_home = "thermocline://?tier=home:1000&tier=/mnt/slow/app:1000";
         assert_eq!(uri(&[("home", "fast")], &["fast", "slow"]), at_home);

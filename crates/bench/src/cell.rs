@@ -345,6 +345,7 @@ fn work(
     measured.created_tables = tables.map(|(now, before)| now.since(before));
     measured.peak_rss_bytes = process::peak_rss_bytes();
     if let Some((occupancy, capacity)) = occupancy {
+        let capacity = runner.subject().store.fast_capacity().unwrap_or(capacity);
         measured.peak_fast_share = Some(occupancy.most()? as f64 / capacity.max(1) as f64);
     }
     fill_in(measured, &sum, runner.subject().plan.workload(), traffic)?;

@@ -387,6 +387,12 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// Bytes of the fast tier that it was told it may take, where its label says other than the
+    /// tier's capacity.
+    fn fast_capacity(&self) -> Option<u64> {
+        None
+    }
+
     /// Memory that the engine says it uses, in bytes; none where it does not tell.
     fn memory_bytes(&self) -> Option<u64> {
         None
