@@ -413,6 +413,9 @@ bugs! {
     OtherBootBelieved,
     /// Region · an older copy of the region is accepted · opening with an older generation.
     OlderRegionAccepted,
+    /// Region · a new region begins with the generations of the one before: a copy of that is taken
+    /// for it · a region made anew elsewhere, the old one under its name.
+    RegionBeginsAgain,
     /// Cache believed · a copy of a block is served without a look at its checksum: wrong values ·
     /// blocks that are taken for others, for few bits tell them apart, or damage to a file of the
     /// block cache; reads.

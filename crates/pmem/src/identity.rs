@@ -237,8 +237,13 @@ impl RegionIdentity {
         }
         let generations = expected.generation..=expected.generation + 1;
         if !generations.contains(&self.generation) && !planted(Planted::OlderRegionAccepted) {
+            let (is, way_out) = match self.generation < expected.generation {
+                true => ("an older copy, or one that was replaced", "region"),
+                false => ("newer than DATABASE", "home directory"),
+            };
             return refused(format!(
-                "the region has generation {}, the database {}; restore the older one of the two",
+                "the region is {is}: it has generation {}, expected {}; restore or name the \
+                 {way_out} that was used last",
                 self.generation, expected.generation
             ));
         }
@@ -304,9 +309,13 @@ mod tests {
         let (found, now) = (identity(), identity().opened);
         found.check(&expected(), &now).unwrap();
         found.check(&Expected { generation: 6, ..expected() }, &now).unwrap();
-        for generation in [5, 8, 9] {
+        for (generation, part) in [
+            (5, "newer than DATABASE: it has generation 7, expected 5; restore or name the home"),
+            (8, "an older copy, or one that was replaced: it has generation 7, expected 8"),
+            (1 << 40, "restore or name the region that was used last"),
+        ] {
             let text = text(&found, &Expected { generation, ..expected() }, &now);
-            assert!(text.contains("generation 7"), "{text}");
+            assert!(text.contains(part), "{text}");
         }
         let other = Expected { database: DatabaseId([9; 16]), ..expected() };
         assert!(text(&found, &other, &now).contains("belongs to database"));

@@ -72,7 +72,7 @@ const FOUND_BY_REPAIRS: [Planted; 3] =
 
 /// Bugs of the region of persistent memory, which no store here has; the tests of `crates/pmem`
 /// find them, schedules of it, `crates/engine/tests/persistent_memory`, and `tests/region.rs`.
-const FOUND_BY_PMEM: [Planted; 18] = [
+const FOUND_BY_PMEM: [Planted; 19] = [
     Planted::ArenaFreedBeforeEdit,
     Planted::GroupBeforeFence,
     Planted::GroupLineNotFlushed,
@@ -91,6 +91,7 @@ const FOUND_BY_PMEM: [Planted; 18] = [
     Planted::ReaderIgnoresSplit,
     Planted::OtherBootBelieved,
     Planted::OlderRegionAccepted,
+    Planted::RegionBeginsAgain,
 ];
 
 fn list() -> Vec<(Planted, Task)> {

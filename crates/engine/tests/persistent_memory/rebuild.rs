@@ -1,9 +1,10 @@
 //! The index in persistent memory is made anew: damaged, lost, or in another region.
 
 use crate::indexed::{State, check, churn, create, indexed};
-use crate::regions::PERSISTENT;
+use crate::regions::{PERSISTENT, ShadowRegions};
 use crate::support::{HOME, Machine, REGION, contents_of, copy_of};
 use std::path::Path;
+use std::sync::Arc;
 use thermocline::{ByteSize, ErrorKind, PersistentMemory, Settings};
 use thermocline_foundation::random::Random;
 use thermocline_pmem::{Entry, Expected, Medium, Region, RegionIdentity, Tree};
@@ -156,4 +157,69 @@ fn a_rebuilt_index_equals_the_lost_one() {
     let names_table = |(_, entry): &&(Vec<u8>, Entry)| entry.table.0 > 0;
     assert!(lost.iter().filter(names_table).count() >= state.len());
     assert!(rebuilt.iter().eq(lost.iter().filter(names_table)), "{} entries", rebuilt.len());
+}
+
+/// Opens the store with each of `images` in place of the region at `path`, which is not one of
+/// them; what is wrong with the answer.
+fn taken_for_the_right_one(machine: &Machine, path: &str, images: &[Vec<u64>]) -> Option<String> {
+    images.iter().enumerate().find_map(|(at, image)| {
+        let regions = Arc::new(ShadowRegions::with(path, image, PERSISTENT));
+        let machine = Machine { devices: copy_of(&machine.devices), regions };
+        let before = contents_of(&machine.devices);
+        let text = match machine.open() {
+            Ok(_) => return Some(format!("state {at} of the region before is accepted")),
+            Err(error) => error.to_string(),
+        };
+        let is_named = text.contains(path) && text.contains("one that was replaced");
+        let is_refused = is_named && contents_of(&machine.devices) == before;
+        (!is_refused).then(|| format!("state {at} of the region before: {text}"))
+    })
+}
+
+/// A region is made anew elsewhere twice, and what the ones before had at any time is offered
+/// instead; what is wrong with the answers.
+fn replaced_region_fault() -> Option<String> {
+    let machine = Machine::new();
+    let (mut path, mut images, mut state) = (REGION, Vec::new(), State::new());
+    create(&machine).close().unwrap();
+    for next in ["/pmem/second", "/pmem/third"] {
+        for round in 0..3 {
+            let db = machine.open().unwrap();
+            crate::indexed::put(&db, &mut state, round, round);
+            images.push(machine.regions.stored(path));
+            db.close().unwrap();
+            images.push(machine.regions.stored(path));
+        }
+        let settings = with_region(next);
+        machine.environment().rebuild_index(Path::new(HOME), Some(&settings)).unwrap();
+        // Its last state is its file's.
+        images.push(machine.regions.stored(path));
+        path = next;
+        for _ in 0..4 {
+            let fault = taken_for_the_right_one(&machine, path, &images);
+            if fault.is_some() {
+                return fault;
+            }
+            machine.open().unwrap().close().unwrap();
+        }
+    }
+    let named = machine.environment().open_with(Path::new(HOME), &with_region(REGION));
+    let text = named.unwrap_err().to_string();
+    assert!(text.contains(REGION) && text.contains("that was used last"), "{text}");
+    check(&machine.open().unwrap(), &state, 10);
+    None
+}
+
+#[test]
+fn a_region_that_was_replaced_is_never_taken_for_the_one_in_its_place() {
+    assert_eq!(replaced_region_fault(), None);
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_new_region_that_begins_with_the_generations_of_the_old_one_is_found() {
+    use thermocline_foundation::Planted;
+    use thermocline_foundation::planted::{hits, with};
+    let (found, hits) = with(Planted::RegionBeginsAgain, || (replaced_region_fault(), hits()));
+    assert!(found.is_some(), "its line was passed {hits} times");
 }

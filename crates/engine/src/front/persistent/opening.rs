@@ -6,7 +6,8 @@
 //!   closed   as opened, with the mark of a good close in both
 //! ```
 //! 1. The region's generation is written before that in `DATABASE`: a crash leaves it one ahead.
-//!    `DATABASE` follows before it goes up again.
+//!    `DATABASE` follows before it goes up again. A new region begins above all that were before
+//!    it, so none of their states is ever taken for one of its own.
 //! 2. Nothing is changed, in a region and in the database, where the region is not the database's
 //!    or may lack what was stored: [`require`] is asked before all else.
 //! 3. A file that is no persistent memory holds no memtables, unless it is said to be emulated:
@@ -31,11 +32,15 @@ use std::sync::Arc;
 use thermocline_device::identity::InstanceId;
 use thermocline_device::tiered_files::RegionRecord;
 use thermocline_device::{Error as DeviceError, ErrorKind as DeviceErrorKind, TieredFiles};
-use thermocline_foundation::{ByteSize, DatabaseId, FileNumber};
+use thermocline_foundation::{ByteSize, DatabaseId, FileNumber, Planted, planted};
 use thermocline_pmem::region::OpenedRegion as PmemRegion;
 use thermocline_pmem::{
     Arena, Circumstances, Expected, Geometry, Medium, Region, RegionIdentity, Tree,
 };
+
+/// More than a region's generation goes up by from one opening of the database for writing to the
+/// next.
+const GENERATIONS_OF_AN_OPENING: u64 = 1 << 16;
 
 /// A region, and what it has of memtables.
 #[derive(Debug)]
@@ -155,17 +160,18 @@ fn create(
     let (medium, now) = made.map_err(|error| named(&path, error))?;
     let is_beside_log =
         is_beside_log(driver, &now, preset, &path).inspect_err(|_| remove(environment, &path))?;
+    let generation = first_generation(files);
     let identity = RegionIdentity {
         database: files.database(),
         instance: files.instance(),
         region: files.take_number()?,
-        generation: 1,
+        generation,
         geometry,
         is_clean: false,
         opened: now,
     };
     let (size, driver) = (ByteSize(geometry.bytes), recorded(&wanted.driver, is_beside_log));
-    let record = RegionRecord { path: path.clone(), size, driver, generation: 1, is_clean: false };
+    let record = RegionRecord { path: path.clone(), size, driver, generation, is_clean: false };
     let opened = Region::create(medium, identity).and_then(|opened| {
         opened.region.sync()?;
         files.set_region(record).map(|()| opened)
@@ -176,6 +182,16 @@ fn create(
     warn_of_loss(&wanted.driver, &path);
     let tree = tree_of(&opened, preset, IndexUse::Keep, &path)?;
     Ok(OpenedRegion { region: opened.region, path, arenas: opened.arenas, tree, is_beside_log })
+}
+
+/// The generation of a new region, above that of each that the database had before. An opening for
+/// writing raises that of the database by one at least, and that of a region by one, as the close
+/// does.
+fn first_generation(files: &TieredFiles) -> u64 {
+    if planted(Planted::RegionBeginsAgain) {
+        return 1;
+    }
+    files.generation().saturating_mul(GENERATIONS_OF_AN_OPENING)
 }
 
 /// Refuses a file that is no region of this database.
