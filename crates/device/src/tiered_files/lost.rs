@@ -44,7 +44,7 @@ impl TieredFiles {
         tiers: Option<&[TierSpec]>,
         placement: Arc<dyn Placement>,
         read_only: bool,
-        is_right: impl FnOnce(DatabaseId, InstanceId, &RegionRecord) -> Result<(), E>,
+        is_right: impl Fn(DatabaseId, InstanceId, Option<&RegionRecord>) -> Result<(), E>,
     ) -> Result<Self, E> {
         let is_needed = |kind| kind != FileKind::Manifest;
         Self::open_where(devices, home, tiers, (placement, read_only), &is_needed, is_right)

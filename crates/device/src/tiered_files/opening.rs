@@ -85,14 +85,15 @@ impl TieredFiles {
     }
 
     /// As [`TieredFiles::open`], if `is_right` finds nothing against the region that `DATABASE`
-    /// has. It is asked where the database is opened for writing, before anything is changed.
+    /// has, or against there being none. It is asked where the database is opened for writing,
+    /// before anything is changed.
     pub fn open_if<E: From<Error>>(
         devices: &dyn Devices,
         home: &Path,
         tiers: Option<&[TierSpec]>,
         placement: Arc<dyn Placement>,
         read_only: bool,
-        is_right: impl FnOnce(DatabaseId, InstanceId, &RegionRecord) -> Result<(), E>,
+        is_right: impl Fn(DatabaseId, InstanceId, Option<&RegionRecord>) -> Result<(), E>,
     ) -> Result<Self, E> {
         let all = |_| true;
         Self::open_where(devices, home, tiers, (placement, read_only), &all, is_right)
@@ -105,14 +106,16 @@ impl TieredFiles {
         tiers: Option<&[TierSpec]>,
         (placement, read_only): (Arc<dyn Placement>, bool),
         is_needed: &dyn Fn(FileKind) -> bool,
-        is_right: impl FnOnce(DatabaseId, InstanceId, &RegionRecord) -> Result<(), E>,
+        is_right: impl Fn(DatabaseId, InstanceId, Option<&RegionRecord>) -> Result<(), E>,
     ) -> Result<Self, E> {
+        let is_right = |home: &Home| is_right(home.database, home.instance, home.region.as_ref());
         let home_path = absolute(home)?;
         let home_driver = open_home(devices, &home_path)?;
         let mut locks = Vec::new();
         take_lock(&*home_driver, read_only, &mut locks)?;
         let mut home = Home::read(&*home_driver, &home_path)?;
-        let change = reshape::go_on(devices, &home, &home_path, &home_driver, read_only)?;
+        let of_home = (&*home_path, &home_driver);
+        let change = reshape::go_on(devices, &home, of_home, read_only, &is_right)?;
         if change.is_some() {
             home = Home::read(&*home_driver, &home_path)?;
         }
@@ -133,8 +136,7 @@ impl TieredFiles {
         check_extent(&home.closed, FileKind::Map, map.journal())?;
         check_files(map.state(), &tiers, &listings, is_needed)?;
         if !read_only {
-            let region = home.region.as_ref();
-            region.map_or(Ok(()), |region| is_right(home.database, home.instance, region))?;
+            is_right(&home)?;
             // A killed process may have left a DATABASE whose name is not durable yet; the tiers
             // must not go a generation further than the one that a power cut would bring back.
             sync_site("opening/home-names", || home_driver.sync_directory())?;

@@ -65,7 +65,7 @@ pub(crate) fn open_files_without_manifest(
     home: &Path,
     given: Option<&Settings>,
     access: Access,
-    is_right: impl FnOnce(Owner, &RegionRecord, &Settings, Option<Preset>) -> Result<()>,
+    is_right: impl Fn(Owner, Option<&RegionRecord>, &Settings, Option<Preset>) -> Result<()>,
 ) -> Result<OpenedFiles> {
     open_files_by(environment, (home, given), access, Manifest::MayLack, is_right)
 }
@@ -82,14 +82,15 @@ pub(super) fn open_with_region(
     })
 }
 
-/// As [`open_files`], if `is_right` finds nothing against the region, if there is one: with its
-/// owner, what `DATABASE` says of it, the settings of the opening and the preset before it.
+/// As [`open_files`], if `is_right` finds nothing against the region, or against there being none:
+/// with its owner, what `DATABASE` says of it, the settings of the opening and the preset before
+/// it.
 pub(crate) fn open_files_if(
     environment: &Environment,
     home: &Path,
     given: Option<&Settings>,
     access: Access,
-    is_right: impl FnOnce(Owner, &RegionRecord, &Settings, Option<Preset>) -> Result<()>,
+    is_right: impl Fn(Owner, Option<&RegionRecord>, &Settings, Option<Preset>) -> Result<()>,
 ) -> Result<OpenedFiles> {
     open_files_by(environment, (home, given), access, Manifest::Needed, is_right)
 }
@@ -106,7 +107,7 @@ fn open_files_by(
     (home, given): (&Path, Option<&Settings>),
     access: Access,
     manifest: Manifest,
-    is_right: impl FnOnce(Owner, &RegionRecord, &Settings, Option<Preset>) -> Result<()>,
+    is_right: impl Fn(Owner, Option<&RegionRecord>, &Settings, Option<Preset>) -> Result<()>,
 ) -> Result<OpenedFiles> {
     let mut is_passed_over = false;
     let (kept, text) = match read_settings(environment, home) {
@@ -128,9 +129,9 @@ fn open_files_by(
     settings.tiers.clear();
     let persistent_memory = settings.persistent_memory.take();
     let placement = settings.placement_policy();
-    let is_right = |database, instance, record: &RegionRecord| {
-        let region = || PersistentMemory::of(record.clone());
-        let persistent_memory = Some(persistent_memory.clone().unwrap_or_else(region));
+    let is_right = |database, instance, record: Option<&RegionRecord>| {
+        let region = || record.cloned().map(PersistentMemory::of);
+        let persistent_memory = persistent_memory.clone().or_else(region);
         let settings = Settings { persistent_memory, ..settings.clone() };
         is_right((database, instance), record, &settings, before)
     };

@@ -149,7 +149,7 @@ fn holds(db: &Db, state: &State) {
     }
 }
 
-fn changes(call: Call) -> bool {
+pub fn changes(call: Call) -> bool {
     use Call::{Create, Delete, Rename, Sync, SyncDirectory, Truncate, Write};
     matches!(call, Create | Delete | Rename | Sync | SyncDirectory | Truncate | Write)
 }

@@ -1,13 +1,17 @@
 //! Regions that are not the right one, and may not be believed: each is refused with its file and
 //! the way out, and the right one opens afterwards.
 
+use crate::hooked::HookedDevices;
+use crate::presets::changes;
 use crate::regions::{PERSISTENT, ShadowRegions};
-use crate::support::{HOME, Machine, REGION, contents_of, copy_of, settings};
+use crate::support::{FAST, HOME, Machine, REGION, contents_of, copy_of, settings, stepped};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use thermocline::{
     ByteSize, ErrorKind, PersistentMemory, Preset, Settings, Tier, TierChange, WhichTier,
 };
+use thermocline_device::{Devices, Error, ErrorKind as DeviceErrorKind, MemoryDevices};
 use thermocline_pmem::{Circumstances, Medium, RegionIdentity};
 
 /// Refused, with each of `parts` in its text; nothing has changed by then.
@@ -116,8 +120,10 @@ fn settings_that_do_not_fit_the_region_are_refused() {
     let error = open(PersistentMemory::new(REGION, ByteSize::mib(32))).unwrap_err();
     assert!(error.to_string().contains("does not change"), "{error}");
     let hybrid = Settings { preset: Some(Preset::Hybrid), ..Settings::default() };
+    let before = contents_of(&machine.devices);
     let error = machine.environment().open_with(Path::new(HOME), &hybrid).unwrap_err();
     assert!(error.to_string().contains("presets leveled and indexed"), "{error}");
+    assert!(contents_of(&machine.devices) == before, "the directories have changed");
     let elsewhere = PersistentMemory::new("/elsewhere", ByteSize::mib(16));
     let error = open(elsewhere.clone()).unwrap_err();
     assert!(error.to_string().contains("/elsewhere: missing"), "{error}");
@@ -130,6 +136,24 @@ fn settings_that_do_not_fit_the_region_are_refused() {
     open().unwrap().close().unwrap();
     machine.open().unwrap().close().unwrap();
     assert!(machine.database_file().contains("/elsewhere"));
+}
+
+#[test]
+fn an_index_without_a_region_is_refused_before_anything_changes() {
+    let machine = Machine::new();
+    let plain = Settings { persistent_memory: None, ..settings() };
+    let db = machine.environment().create(Path::new(HOME), &plain).unwrap();
+    db.put("key", "value").unwrap();
+    db.close().unwrap();
+    let before = contents_of(&machine.devices);
+    let indexed = Settings { preset: Some(Preset::Indexed), tiers: Vec::new(), ..settings() };
+    let unnamed = Settings { persistent_memory: None, ..indexed.clone() };
+    let error = machine.environment().open_with(Path::new(HOME), &unnamed).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("name a region"), "{error}");
+    assert!(contents_of(&machine.devices) == before, "the directories have changed");
+    let db = machine.environment().open_with(Path::new(HOME), &indexed).unwrap();
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
 }
 
 #[test]
@@ -158,4 +182,62 @@ fn its_tier_stays(preset: Preset) {
     let db = machine.open().unwrap();
     assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
     db.close().unwrap();
+}
+
+/// What a removal of the fastest tier leaves in the directories where it is cut off with `CHANGING`
+/// there, at each of its calls.
+fn cut_off_tier_change(machine: &Machine) -> Vec<MemoryDevices> {
+    let change = TierChange::Remove { tier: WhichTier::Place(0) };
+    let mut found = Vec::new();
+    for most in 0..1000 {
+        let (devices, left) = (copy_of(&machine.devices), AtomicU64::new(most));
+        let hook = move |call, _: &Path, _: &str| {
+            let over = || left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_err();
+            if changes(call) && over() {
+                return Err(Error::new(DeviceErrorKind::Io, "the process has ended"));
+            }
+            Ok(())
+        };
+        let hooked = HookedDevices::new(Arc::new(devices.clone()), Arc::new(hook));
+        let environment = stepped(Arc::new(hooked), &machine.regions);
+        let changed = environment.change_tiers(Path::new(HOME), None, &change, &mut |_| {});
+        let names = devices.home(Path::new(HOME)).unwrap().list().unwrap();
+        if names.iter().any(|entry| entry.name == "CHANGING") {
+            found.push(copy_of(&devices));
+        }
+        if changed.is_ok() {
+            return found;
+        }
+    }
+    panic!("the change does not end");
+}
+
+#[test]
+fn a_change_of_tiers_that_was_cut_off_goes_on_only_with_the_right_region() {
+    let machine = Machine::new();
+    let fast = Tier::new(FAST, ByteSize::mib(64)).driver("memory");
+    let tiers = vec![fast, settings().tiers[0].clone()];
+    let settings = Settings { tiers, ..settings() };
+    let db = machine.environment().create(Path::new(HOME), &settings).unwrap();
+    db.put("key", "value").unwrap();
+    db.close().unwrap();
+    let older = machine.regions.stored(REGION);
+    machine.open().unwrap().close().unwrap();
+    let right = machine.regions.stored(REGION);
+    let places = cut_off_tier_change(&machine);
+    assert!(places.len() > 4, "only {} places", places.len());
+    for devices in places {
+        let missing = Arc::new(ShadowRegions::new(PERSISTENT));
+        let missing = Machine { devices: copy_of(&devices), regions: missing };
+        assert_refused(&missing, ErrorKind::Tier, &["missing"]);
+        let with = |image: &[u64]| Machine::of(copy_of(&devices), image);
+        assert_refused(&with(&older), ErrorKind::Tier, &["generation"]);
+        let machine = with(&right);
+        let before = contents_of(&machine.devices);
+        machine.environment().repair(Path::new(HOME), None, &mut |_| {}).unwrap_err();
+        assert!(contents_of(&machine.devices) == before, "a refused repair has changed something");
+        let db = machine.open().unwrap();
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+        assert_eq!(db.stats().tiers.len(), 1);
+    }
 }

@@ -10,8 +10,9 @@
 //! ```
 //! 1. Nothing is done before the names in the home are durable: a killed process may have left a
 //!    `CHANGING` that a power cut would take away, and tiers would be ahead of `DATABASE` then.
-//! 2. Everything is checked before anything is changed, as an opening does it. What is written here
-//!    makes the tiers the right ones, so a wrong disk must not get that far.
+//! 2. Everything is checked before anything is changed, as an opening does it, the region of
+//!    persistent memory too. What is written here makes the tiers the right ones, so a wrong disk
+//!    must not get that far.
 //! 3. The directory that is left is emptied when the opening has looked at all tiers, and not
 //!    before: it may have the last copy of what is to be on one that is not there.
 //!
@@ -46,15 +47,16 @@ pub(in crate::tiered_files) struct Found {
     left: Option<TierSpec>,
 }
 
-/// Goes on with the change, if there is one, until `DATABASE` has the new list. `home` is what it
-/// says before. [`finish`] does the rest, once the tiers are known to be the right ones.
-pub(in crate::tiered_files) fn go_on(
+/// Goes on with the change, if there is one, until `DATABASE` has the new list, if `is_right` finds
+/// nothing against the region. `home` is what `DATABASE` says before. [`finish`] does the rest,
+/// once the tiers are known to be the right ones.
+pub(in crate::tiered_files) fn go_on<E: From<Error>>(
     devices: &dyn Devices,
     home: &Home,
-    home_path: &Path,
-    home_driver: &Arc<dyn Driver>,
+    (home_path, home_driver): (&Path, &Arc<dyn Driver>),
     read_only: bool,
-) -> Result<Option<Found>> {
+    is_right: &dyn Fn(&Home) -> Result<(), E>,
+) -> Result<Option<Found>, E> {
     if !has_file(&**home_driver, FILE_NAME)? {
         return Ok(None);
     }
@@ -65,7 +67,7 @@ pub(in crate::tiered_files) fn go_on(
             "a change of the tiers of {} was cut off; open it for writing, which ends it",
             home_path.display()
         );
-        return Err(Error::new(ErrorKind::Tier, text));
+        return Err(Error::new(ErrorKind::Tier, text).into());
     }
     if read_only {
         return Ok(None);
@@ -78,6 +80,7 @@ pub(in crate::tiered_files) fn go_on(
     }
     if !is_done {
         let change = CutOff::check(devices, home, &new, (home_path, home_driver))?;
+        is_right(&new)?;
         switch(&new, home_path, &**home_driver, &change.tiers, change.state)?;
     }
     tracing::warn!(home = %home_path.display(), "a change of tiers that was cut off is done");

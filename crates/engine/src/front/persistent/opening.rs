@@ -90,14 +90,10 @@ pub(crate) fn open(
     leaving: &mut Leaving,
 ) -> Result<Option<OpenedRegion>> {
     let wanted = settings.persistent_memory.as_ref();
-    if settings.preset() == Preset::Hybrid && files.region().is_some() && !leaving.is_all() {
-        return Err(Error::invalid(format!(
-            "{} has its memtables in persistent memory, which is of the presets leveled and \
-             indexed; open it with preset = \"leveled\"",
-            files.home().display()
-        )));
-    }
     match (files.region(), wanted) {
+        (Some(record), _) if settings.preset() == Preset::Hybrid && !leaving.is_all() => {
+            Err(of_other_preset(&record))
+        }
         // Its index is of no use, and it has no memtables.
         (Some(record), _) if leaving.is_all() && driver_of(&record).1 => Ok(None),
         (Some(record), _) => open_known(environment, files, record, (settings, index), leaving),
@@ -105,12 +101,7 @@ pub(crate) fn open(
             create(environment, files, wanted, settings.preset()).map(Some)
         }
         (None, None) if settings.preset() == Preset::Indexed && !files.is_read_only() => {
-            Err(Error::invalid(format!(
-                "the preset indexed of {} has its index in persistent memory, and none is named; \
-                 name a region: persistent_memory = {{ path = ..., size = ... }}. A new one is \
-                 made, and filled from the tables",
-                files.home().display()
-            )))
+            Err(unnamed())
         }
         _ => Ok(None),
     }
@@ -280,19 +271,41 @@ impl Looked {
     }
 }
 
-/// Refuses the region that `DATABASE` has as `record` where [`open`] would, so that nothing of the
-/// database has changed by then.
+/// The refusal of an index in no region.
+fn unnamed() -> Error {
+    Error::invalid(
+        "the preset indexed has its index in persistent memory, and the database has none; name a \
+         region: persistent_memory = { path = ..., size = ... }. A new one is made, and filled \
+         from the tables",
+    )
+}
+
+/// The refusal of the preset `hybrid` for a database with the region `record`.
+fn of_other_preset(record: &RegionRecord) -> Error {
+    Error::invalid(format!(
+        "persistent memory at {} has memtables of the database, which is of the presets leveled \
+         and indexed; open it with preset = \"leveled\"",
+        record.path.display()
+    ))
+}
+
+/// Refuses the region that `DATABASE` has as `record` where [`open`] would, or an index without a
+/// region; nothing of the database has changed by then.
 pub(crate) fn require(
     environment: &Environment,
     owner: (DatabaseId, InstanceId),
-    record: &RegionRecord,
+    record: Option<&RegionRecord>,
     settings: &Settings,
     before: Option<Preset>,
 ) -> Result<()> {
+    let Some(record) = record else {
+        let has_one = settings.persistent_memory.is_some();
+        let is_enough = has_one || settings.preset() != Preset::Indexed;
+        return if is_enough { Ok(()) } else { Err(unnamed()) };
+    };
     let goes = Leaving::takes_all(settings, before);
     if settings.preset() == Preset::Hybrid && !goes {
-        // Refused for its preset.
-        return Ok(());
+        return Err(of_other_preset(record));
     }
     if goes && driver_of(record).1 {
         return Ok(());

@@ -154,7 +154,10 @@ impl Ground {
                 home.display()
             ))
         };
-        let is_right = |_, _: &RegionRecord, _: &Settings, _| Err(refused());
+        let is_right = |_, record: Option<&RegionRecord>, _: &Settings, _| match record {
+            Some(_) => Err(refused()),
+            None => Ok(()),
+        };
         let OpenedFiles { files, settings, .. } =
             open_files_without_manifest(environment, home, given, access, is_right)?;
         // Opened for reading only there is nothing to ask before.
