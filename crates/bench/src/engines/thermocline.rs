@@ -509,7 +509,8 @@ mod tests {
     #[test]
     fn a_label_of_indexed_leaves_out_what_chooses_tables() {
         let label = "thermocline-indexed@tiers+persistent-memory=64MiB+merge-order=oldest\
-                     +leaf-scan=off+scan-merges=off+overlap=off";
+                     +leaf-scan=off+scan-merges=off+overlap=off+live-ratio=off+enter-beside=off\
+                     +fences=each";
         let options = options(label).unwrap();
         let mut experiments = Experiments::NONE;
         indexed::add(&options, &mut experiments).unwrap();
@@ -518,6 +519,9 @@ mod tests {
             leaf_scan: Some(false),
             scan_merges: Some(false),
             by_overlap: Some(false),
+            live_ratio: Some(false),
+            enter_beside: Some(false),
+            group_fence: Some(false),
             ..Experiments::NONE
         };
         assert_eq!(experiments, expected);

@@ -23,7 +23,7 @@ pub const PAPER: Paper = Paper {
         Figure { name: "6", title: "Look-ups, ranges, bytes written with them" },
         Figure { name: "7", title: "YCSB" },
         Figure { name: "8", title: "Ranges by their lengths" },
-        Figure { name: "ablation", title: "What chooses tables for a merge, one by one left out" },
+        Figure { name: "ablation", title: "Rules and mechanisms, one by one left out" },
         Figure { name: "latency", title: "Latencies at half the peak" },
         Figure { name: "recovery", title: "Opening after a kill; the index made anew" },
         Figure { name: "memory", title: "Bytes of the region a key" },
@@ -306,21 +306,27 @@ impl Table<'_> {
     }
 
     fn ablation(&self) -> Vec<Row> {
-        let workload = workload("ycsb-e", USUAL_VALUE);
         let whole = self.labels.of(USUAL_VALUE);
-        let without = [
-            ("no-leaf-scan", "leaf-scan=off"),
-            ("no-scan-merges", "scan-merges=off"),
-            ("neither", "leaf-scan=off+scan-merges=off"),
-            ("no-overlap", "overlap=off"),
-            ("oldest-first", "merge-order=oldest"),
-        ];
-        let of = |(name, options): (&str, &str)| {
+        let of = |group, base: &str, (name, options): (&str, &str)| {
+            let workload = workload(base, USUAL_VALUE);
             let over = point(&format!("{whole}+{options}"), &workload);
-            let name = format!("ablation/e/{name}");
-            row(Group::Work(USUAL_VALUE), &name, over, point(&whole, &workload))
+            row(group, &format!("ablation/{name}"), over, point(&whole, &workload))
         };
-        without.map(of).to_vec()
+        let choice = [
+            ("e/no-leaf-scan", "leaf-scan=off"),
+            ("e/no-scan-merges", "scan-merges=off"),
+            ("e/neither", "leaf-scan=off+scan-merges=off"),
+            ("e/no-overlap", "overlap=off"),
+            ("e/no-live-ratio", "live-ratio=off"),
+            ("e/oldest-first", "merge-order=oldest"),
+        ];
+        let writes = [
+            ("random-write/entered-after-flushes", "enter-beside=off"),
+            ("random-write/fences-each", "fences=each"),
+        ];
+        let choice = choice.map(|without| of(Group::Work(USUAL_VALUE), "ycsb-e", without));
+        let writes = writes.map(|without| of(Group::Fill(USUAL_VALUE), "fillrandom", without));
+        [choice.to_vec(), writes.to_vec()].concat()
     }
 
     fn latencies(&self) -> Vec<Row> {
@@ -398,6 +404,9 @@ mod tests {
             ("8/range-5/1KiB", Goal::AtLeast(0.9, 1.1)),
             ("recovery/open", Goal::AtMost(1.0, 0.5)),
             ("memory/region-a-key", Goal::AtMost(124.0, 94.0)),
+            ("ablation/e/no-live-ratio", Goal::None),
+            ("ablation/random-write/entered-after-flushes", Goal::None),
+            ("ablation/random-write/fences-each", Goal::None),
         ] {
             assert_eq!(goal(&[], name), expected, "{name}");
         }

@@ -12,6 +12,8 @@
 //!   with it     candidates that it overlaps, those that it overlaps most before others, up to
 //!               eight; then other sparse ones
 //! ```
+//! Each rule but that of dead tables can be left out (`Experiments`).
+//!
 //! New keys in random order lie in tables all of whose records are live, each over all keys, so
 //! they are merged for order alone: by a walk that meets more than ten of them. What names tables
 //! is forgotten with a merge for order, for the others it named may be few by then; and a merge
@@ -73,6 +75,8 @@ pub(crate) struct Counts {
     pub order: MergeOrder,
     /// The first table is chosen by overlaps.
     pub by_overlap: bool,
+    /// Tables with few live records are merged.
+    pub by_live: bool,
 }
 
 impl Counts {
@@ -196,7 +200,7 @@ impl Counts {
 
     fn is_sparse(&self, counted: &Counted) -> bool {
         let meta = &counted.table.meta;
-        let are_few = |live: u64| live * 100 < meta.entries * LIVE_PERCENT;
+        let are_few = |live: u64| self.by_live && live * 100 < meta.entries * LIVE_PERCENT;
         are_few(counted.kept)
             || are_few(counted.kept.saturating_sub(meta.deletes)) && self.may_hide_nothing(counted)
     }

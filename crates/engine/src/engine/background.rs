@@ -24,7 +24,7 @@ impl Planner for Background {
             Lane::Flush => plan_flush(engine),
             // A log is made in a moment, and writers wait for it when it is missing.
             Lane::Upkeep => engine.front.upkeep(),
-            Lane::Index => engine.layout.locator().plan(),
+            Lane::Index => plan_entering(engine),
             Lane::Bulk => plan_deletion(engine)
                 .or_else(|| engine.fast_cache.as_ref()?.plan())
                 .or_else(|| engine.layout.plan())
@@ -64,6 +64,12 @@ fn plan_flush(engine: &Engine) -> Option<Box<dyn Job>> {
         return None;
     }
     Some(engine.layout.flush_job(Arc::clone(frozen)))
+}
+
+fn plan_entering(engine: &Engine) -> Option<Box<dyn Job>> {
+    let is_beside = engine.shared.experiments.enter_beside != Some(false);
+    let may_enter = is_beside || engine.versions.current().frozen.is_empty();
+    may_enter.then(|| engine.layout.locator().plan()).flatten()
 }
 
 /// Deleting a table waits for the device, for long where the file system tells it at once what is

@@ -1,8 +1,9 @@
 //! What experiments vary. In the preset `hybrid`: rules that they leave out, to see what each is
 //! worth (decision 77), and parameters of PrismDB's evaluation. In all presets: the schedule of
 //! asynchronous requests, which I/O goes first, and zeros in logs. In `indexed`: the order of
-//! merges, and what chooses their tables (decision 102). With a cache of blocks: a trace of what it
-//! is asked for, and how well it tells blocks apart. No settings file reaches them.
+//! merges, what chooses their tables (decision 102), when tables are entered and how many fences
+//! writes have (decision 95). With a cache of blocks: a trace of what it is asked for, and how well
+//! it tells blocks apart. No settings file reaches them.
 //!
 //! Without a rule its place does the simplest thing that is correct. So a store may be opened with
 //! other experiments than it was made with, and every record is found in any case.
@@ -151,6 +152,12 @@ pub struct Experiments {
     /// With `indexed`, the table of a merge that overlaps most comes first (section 3.3). Without:
     /// by `merge_order`.
     pub by_overlap: Option<bool>,
+    /// With `indexed`, tables with few live records are merged (section 3.3). Without: those that
+    /// hold neighbouring keys apart alone; a table without any live record still leaves.
+    pub live_ratio: Option<bool>,
+    /// With `indexed`, tables are entered into the index while memtables are flushed (section 3.2).
+    /// Without: when no memtable waits to be flushed.
+    pub enter_beside: Option<bool>,
     /// Without a log, a group of writes has one fence. Without this: four for each record, and a
     /// line more, as in the paper (SLM-DB, Algorithm 1).
     pub group_fence: Option<bool>,
@@ -183,6 +190,8 @@ impl Experiments {
         leaf_scan: None,
         scan_merges: None,
         by_overlap: None,
+        live_ratio: None,
+        enter_beside: None,
         group_fence: None,
         traced_blocks: None,
         signature_bits: None,

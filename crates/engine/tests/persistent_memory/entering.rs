@@ -4,7 +4,7 @@ use crate::indexed::{State, check, churn, create, indexed, key, put};
 use crate::support::{HOME, Machine, counting_reads};
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
-use thermocline::Db;
+use thermocline::{Db, Environment, Experiments, Workers};
 use thermocline_foundation::random::Random;
 
 fn waiting(db: &Db) -> u64 {
@@ -80,4 +80,45 @@ fn what_was_handed_over_is_read_after_a_kill() {
     db.settle().unwrap();
     assert!(waiting(&db) == 0 && reads.load(Relaxed) > 0);
     check(&db, &state, 1000);
+}
+
+/// Whether a table was entered while a memtable waited to be flushed.
+fn enters_beside_flushes(experiments: Experiments) -> bool {
+    let machine = Machine::new();
+    let environment = Environment { experiments, ..machine.environment() };
+    let Workers::Stepped(stepper) = environment.workers.clone() else { panic!("threads") };
+    let db = environment.create(Path::new(HOME), &indexed()).unwrap();
+    let frozen = || db.stats().activity.frozen_memtables;
+    let (mut state, mut number, mut is_beside) = (State::new(), 0, false);
+    for round in 0..10 {
+        for _ in 0..50 {
+            put(&db, &mut state, number, round);
+            number += 1;
+        }
+        db.flush().unwrap();
+        while frozen() == 0 {
+            assert!(number < 20_000, "no memtable is full");
+            put(&db, &mut state, number, round);
+            number += 1;
+        }
+        loop {
+            let before = waiting(&db);
+            let is_done = frozen() == 0 || !stepper.step();
+            is_beside |= waiting(&db) < before && frozen() > 0;
+            if is_done {
+                break;
+            }
+        }
+        db.settle().unwrap();
+    }
+    assert_eq!(waiting(&db), 0);
+    check(&db, &state, number);
+    is_beside
+}
+
+#[test]
+fn tables_are_entered_while_memtables_are_flushed_unless_it_is_left_out() {
+    assert!(enters_beside_flushes(Experiments::NONE));
+    let after = Experiments { enter_beside: Some(false), ..Experiments::NONE };
+    assert!(!enters_beside_flushes(after));
 }

@@ -39,6 +39,7 @@ fn counts(rows: &[Row], waiting: &[u64], order: MergeOrder) -> Counts {
         scattered: BTreeSet::new(),
         order,
         by_overlap: true,
+        by_live: true,
     };
     for (row, number) in rows.iter().zip(1..) {
         let ((first, last), entries, deletes, live, (oldest, newest)) = *row;
@@ -79,6 +80,25 @@ fn the_sparsest_tables_come_first_and_dense_and_dead_ones_are_not_merged() {
     assert!(claimed.choose().is_empty() && claimed.dead().is_empty());
     let many = [rows[2]; 20];
     assert_eq!(chosen(&many, &[]).len(), MERGE_TABLES);
+}
+
+#[test]
+fn without_the_rule_of_live_records_only_scattered_tables_are_merged_and_dead_ones_leave() {
+    let rows: [Row; 7] = [
+        (("a", "f"), 100, 0, 20, (1, 10)),
+        (("a", "f"), 100, 40, 20, (11, 20)),
+        (("a", "f"), 100, 0, 30, (21, 30)),
+        (("a", "f"), 100, 0, 100, (31, 40)),
+        (("a", "f"), 100, 0, 100, (41, 50)),
+        (("a", "f"), 100, 0, 100, (51, 60)),
+        (("a", "f"), 100, 0, 0, (61, 70)),
+    ];
+    let mut counts = counts(&rows, &[], MergeOrder::Sparsest);
+    counts.by_live = false;
+    assert_eq!((numbers(&counts.choose()), numbers(&counts.dead())), (vec![], vec![7]));
+    counts.scattered = (1..=6).map(FileNumber).collect();
+    assert_eq!(counts.choose().len(), 6);
+    assert!(counts.is_for_order(&counts.choose()));
 }
 
 /// A merge was cut off when the tombstones were released and what they hid was not yet.
@@ -344,6 +364,7 @@ impl Load {
             scattered: self.scattered.iter().copied().filter(is_there).collect(),
             order: MergeOrder::Sparsest,
             by_overlap: true,
+            by_live: true,
         };
         let chosen = counts.choose();
         if chosen.is_empty() {

@@ -52,6 +52,7 @@ impl Indexed {
             scattered: self.order.scattered(|number| version.levels.find(0, number).is_some()),
             order: experiments.merge_order.unwrap_or(MergeOrder::Sparsest),
             by_overlap: experiments.by_overlap.unwrap_or(true),
+            by_live: experiments.live_ratio.unwrap_or(true),
         };
         self.keep_for_readers(&mut counts);
         counts
