@@ -402,6 +402,19 @@ fn planted_bugs_are_found_between_the_region_and_the_manifest() {
     }
 }
 
+/// What is wrong in the index alone is found in the store, too.
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn planted_bugs_of_the_index_are_found_before_fences() {
+    use thermocline_foundation::Planted;
+    use thermocline_foundation::planted::{hits, with};
+    for bug in [Planted::NodeBeforeJournal, Planted::RunCountedEarly, Planted::ObjectNotFlushed] {
+        let find = || (0..4).find_map(|seed| run(every_fence(PERSISTENT), seed).0);
+        let (found, hits) = with(bug, || (find(), hits()));
+        assert!(found.is_some(), "{bug:?} is not found; its line was passed {hits} times");
+    }
+}
+
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn a_region_that_the_home_does_not_name_durably_is_missed() {
