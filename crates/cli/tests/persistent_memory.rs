@@ -140,7 +140,12 @@ fn an_index_is_made_anew_in_its_place_and_in_another_region() {
         let other = format!("pmem/other.region:32MiB:{driver}");
         let done = said(&scratch, &[&rebuild[..], &["--apply", "--region", &other]].concat());
         assert!(done.contains("other.region is made in its place"), "{done}");
-        assert!(said(&scratch, &["stats", "--all"]).contains("other.region"));
+        assert!(done.contains(&format!("{REGION}, which nothing needs any more")), "{done}");
+        scratch.remove(REGION);
+        let json: serde_json::Value =
+            serde_json::from_str(&said(&scratch, &["stats", "--json"])).unwrap();
+        assert!(json["region"]["path"].as_str().unwrap().ends_with("other.region"), "{json}");
+        assert!(json["region"]["bytes"].as_u64().unwrap() > 31 << 20, "{json}");
         assert_eq!(keys(&scratch), 2000);
         assert!(said(&scratch, &["verify"]).contains("all is well"));
         // It is lost after a close: nothing is lost with it.

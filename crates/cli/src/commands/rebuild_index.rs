@@ -58,6 +58,12 @@ fn lines(rebuild: &IndexRebuild, is_applied: bool) -> Vec<String> {
         ),
         None => "  no record is lost".to_owned(),
     });
+    if is_applied && rebuild.replaced_by.is_some() && rebuild.damage.is_none() {
+        lines.push(format!(
+            "  left    {}, which nothing needs any more; delete it",
+            rebuild.region.display()
+        ));
+    }
     let tables = text::counted(rebuild.tables, "table");
     lines.push(match is_applied {
         true => format!("the index was made anew from {tables}"),
@@ -76,6 +82,11 @@ mod tests {
         let said = lines(&intact, true).join("\n");
         assert!(said.contains("its index is made anew\n  no record is lost\n"), "{said}");
         assert!(said.ends_with("made anew from 3 tables"), "{said}");
+        let moved = IndexRebuild { replaced_by: Some("/pmem/b".into()), ..intact.clone() };
+        let said = lines(&moved, true).join("\n");
+        assert!(said.contains("/pmem/b is made in its place"), "{said}");
+        assert!(said.contains("left    /pmem/a, which nothing needs any more"), "{said}");
+        assert!(!lines(&moved, false).join("\n").contains("left"));
         let lost = IndexRebuild {
             damage: Some("missing".to_owned()),
             lost_after: Some(7),

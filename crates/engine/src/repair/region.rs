@@ -42,7 +42,9 @@ impl Environment {
     /// Makes the index in persistent memory anew from the tables, where it is damaged, or in
     /// another region, where `settings` name one: because the old one is lost, or too small. What
     /// memtables in a region that cannot be read had is lost, and said. Ends when the index has all
-    /// tables.
+    /// tables. The file of a region that was replaced stays, and nothing needs it any more.
+    ///
+    /// With the preset `leveled`, whose region has memtables alone, this exchanges the region.
     pub fn rebuild_index(&self, home: &Path, settings: Option<&Settings>) -> Result<IndexRebuild> {
         apply(self, home, settings)
     }

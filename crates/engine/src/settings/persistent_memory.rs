@@ -19,7 +19,9 @@ const LINE_NS_MAX: u64 = 5000;
 pub struct PersistentMemory {
     /// The region's file, which the store makes.
     pub path: PathBuf,
-    /// Its bytes: 16 MiB to 64 TiB. What it cannot hold waits for flushes; it does not grow.
+    /// Its bytes: 16 MiB to 64 TiB. What it cannot hold waits for flushes. It does not grow: a
+    /// larger one takes its place by [`Environment::rebuild_index`](crate::Environment), or by
+    /// `repair --rebuild-index --region PATH:SIZE`.
     pub size: ByteSize,
     /// `mapped`, the default, for persistent memory over DAX. With the preset `indexed` any other
     /// file does too: it holds the index alone, writes go to a log beside it, and after a loss of

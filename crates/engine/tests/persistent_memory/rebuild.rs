@@ -1,17 +1,22 @@
 //! The index in persistent memory is made anew: damaged, lost, or in another region.
 
-use crate::indexed::{State, check, churn, create, indexed};
+use crate::indexed::{State, check, churn, create, indexed, key};
 use crate::regions::{PERSISTENT, ShadowRegions};
 use crate::support::{HOME, Machine, REGION, contents_of, copy_of};
 use std::path::Path;
 use std::sync::Arc;
-use thermocline::{ByteSize, ErrorKind, PersistentMemory, Settings};
+use thermocline::{ByteSize, Db, ErrorKind, PersistentMemory, Settings};
 use thermocline_foundation::random::Random;
 use thermocline_pmem::{Entry, Expected, Medium, Region, RegionIdentity, Tree};
 
 fn with_region(path: &str) -> Settings {
-    let region = PersistentMemory::new(path, ByteSize::mib(16));
-    Settings { tiers: Vec::new(), persistent_memory: Some(region), ..indexed() }
+    with_region_of(path, 16, indexed())
+}
+
+/// `settings` of an opening, with a region of so many MiB.
+fn with_region_of(path: &str, mib: u64, settings: Settings) -> Settings {
+    let region = PersistentMemory::new(path, ByteSize::mib(mib));
+    Settings { tiers: Vec::new(), persistent_memory: Some(region), ..settings }
 }
 
 /// A store with records in tables and in memtables, after the end of its process.
@@ -95,6 +100,80 @@ fn after_a_close_another_region_costs_nothing_whether_the_old_one_is_there_or_no
     assert!(done.damage.is_some() && done.lost_after.is_none(), "{done:?}");
     let db = machine.open().unwrap();
     check(&db, &state, 1000);
+}
+
+/// Long keys, of which a small region takes few.
+fn long_key(number: u64) -> Vec<u8> {
+    [key(number), vec![b'k'; 1000]].concat()
+}
+
+/// Puts until it is refused, at most as far as `most`; how many there are then.
+fn put_until_full(db: &Db, from: u64, most: u64) -> u64 {
+    for number in from..most {
+        if let Err(error) = db.put(long_key(number), number.to_le_bytes()) {
+            assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+            assert!(error.to_string().contains("--rebuild-index --region"), "{error}");
+            return number;
+        }
+        // Writers wait for tables that wait, and the steps of this machine are its callers'.
+        if number % 256 == 0 {
+            db.settle().unwrap();
+        }
+    }
+    most
+}
+
+#[test]
+fn an_index_that_is_full_goes_on_in_a_larger_region_and_every_record_stays() {
+    let machine = Machine::new();
+    let settings = Settings { memory: ByteSize::mib(24), ..indexed() };
+    let db = machine.environment().create(Path::new(HOME), &settings).unwrap();
+    let full = put_until_full(&db, 0, 40_000);
+    assert!(full < 40_000, "the region takes more than it has");
+    db.close().unwrap();
+    // The size of a region is not a setting that an opening changes; the refusal says what does.
+    let same = with_region_of(REGION, 48, settings);
+    let error = machine.environment().open_with(Path::new(HOME), &same).unwrap_err();
+    assert!(error.to_string().contains("--rebuild-index --region PATH:SIZE"), "{error}");
+    let error = machine.environment().rebuild_index(Path::new(HOME), Some(&same)).unwrap_err();
+    assert!(error.to_string().contains("name another place"), "{error}");
+    let larger = with_region_of("/pmem/larger", 48, same);
+    let done = machine.environment().rebuild_index(Path::new(HOME), Some(&larger)).unwrap();
+    assert_eq!((&done.damage, done.lost_after), (&None, None));
+    let db = machine.open().unwrap();
+    let stats = db.stats();
+    assert!(stats.region.unwrap().bytes > 40 << 20);
+    assert_eq!(stats.index.unwrap().waiting_tables, 0);
+    let all = put_until_full(&db, full, 2 * full);
+    assert_eq!(all, 2 * full, "there is room for as many again");
+    for number in 0..all {
+        let found = db.get(long_key(number)).unwrap();
+        assert_eq!(found.as_deref(), Some(&number.to_le_bytes()[..]), "{number}");
+    }
+    assert!(db.verify(&mut |_| {}).unwrap().is_ok());
+}
+
+#[test]
+fn a_region_of_memtables_alone_is_exchanged_for_a_larger_one() {
+    let machine = Machine::new();
+    let db = machine.create();
+    db.put("key", "value").unwrap();
+    let value = vec![7; 5 << 19];
+    let error = db.put("long", &value).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("--rebuild-index --region PATH:SIZE"), "{error}");
+    let machine = machine.killed(db);
+    let larger = with_region_of("/pmem/larger", 64, crate::support::settings());
+    let done = machine.environment().rebuild_index(Path::new(HOME), Some(&larger)).unwrap();
+    assert_eq!((&done.damage, done.lost_after), (&None, None));
+    let db = machine.open().unwrap();
+    assert!(db.stats().region.unwrap().bytes > 60 << 20);
+    db.put("long", &value).unwrap();
+    for (key, value) in [("key", &b"value"[..]), ("long", &value)] {
+        assert_eq!(db.get(key).unwrap().as_deref(), Some(value));
+    }
+    db.close().unwrap();
+    assert!(machine.open().unwrap().verify(&mut |_| {}).unwrap().is_ok());
 }
 
 #[test]

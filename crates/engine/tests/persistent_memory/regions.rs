@@ -52,7 +52,11 @@ impl Regions for ShadowRegions {
         let zeros = vec![0; (bytes / 8) as usize];
         let shadow = Arc::new(Shadow::new(&zeros));
         let medium = Medium::shadowed_by(Arc::clone(&shadow), &zeros);
-        self.files.lock().unwrap().insert(path.into(), (zeros, shadow));
+        let mut files = self.files.lock().unwrap();
+        if files.contains_key(path) {
+            return Err(Error::new(ErrorKind::AlreadyExists, "there is one"));
+        }
+        files.insert(path.into(), (zeros, shadow));
         Ok((medium, self.now))
     }
 

@@ -121,7 +121,8 @@ impl Persistent {
             if bytes > most && refused.iter().all(|(place, _)| *place != at) {
                 let error = Error::invalid(format!(
                     "a batch of {bytes} bytes does not fit into the region of persistent memory, \
-                     which takes {most} at once, an eighth of its size; write smaller batches"
+                     which takes {most} at once, an eighth of its size; write smaller batches, or \
+                     make a larger region (repair --rebuild-index --region PATH:SIZE)"
                 ));
                 refused.push((at, Refused::Failed(error)));
             }

@@ -243,7 +243,8 @@ impl Looked {
             if bytes != record.size.0 {
                 return Err(Error::invalid(format!(
                     "persistent_memory.size = {bytes} B, but the region has {} B, which does not \
-                     change; leave the setting out, or name that size",
+                     change; leave the setting out, name that size, or have another region made \
+                     (repair --rebuild-index --region PATH:SIZE)",
                     record.size.0
                 )));
             }
