@@ -117,7 +117,7 @@ fn simulated(more: &[String], plants: bool) -> bool {
 }
 
 /// The tests' test: bugs that are planted in the engine, in a build of its own, must be found;
-/// those of the region of persistent memory by its own tests.
+/// those of the region of persistent memory by its own tests, and by those of stores with one.
 fn planted() -> bool {
     let tests = [
         "planted",
@@ -140,8 +140,10 @@ fn planted() -> bool {
         "thermocline-simulation/planted-bugs,thermocline-pmem/planted-bugs",
     ]);
     let of_region = [&build[..], &["--lib", "planted"]].concat();
+    let of_stores = ["--package", "thermocline", "--test", "persistent_memory", "planted"];
+    let of_stores = [&build[..], &of_stores].concat();
     let of_store: Vec<_> = tests.iter().flat_map(|test| ["--test", test]).collect();
-    cargo(&of_region, &[]) & cargo(&[build, of_store].concat(), &[])
+    cargo(&of_region, &[]) & cargo(&of_stores, &[]) & cargo(&[build, of_store].concat(), &[])
 }
 
 /// Crates whose locks, signals and atomics come from `foundation::sync`.

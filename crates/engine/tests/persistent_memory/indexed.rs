@@ -444,7 +444,7 @@ fn tombstones_outlive_what_they_hide() {
 
 #[cfg(feature = "planted-bugs")]
 #[test]
-fn a_tombstone_that_goes_too_early_is_found() {
+fn planted_merges_that_drop_a_tombstone_too_early_are_found() {
     is_found(Planted::TombstoneDroppedWithOlder, fault_after_partial_merges);
 }
 
@@ -486,7 +486,7 @@ fn what_a_merge_dropped_and_could_not_say_so_stays_deleted() {
 
 #[cfg(feature = "planted-bugs")]
 #[test]
-fn an_entry_of_a_tombstone_that_goes_too_early_is_found() {
+fn planted_merges_that_remove_its_entry_too_early_are_found() {
     is_found(Planted::TombstoneEntryRemovedEarly, fault_after_a_merge_without_its_edit);
 }
 

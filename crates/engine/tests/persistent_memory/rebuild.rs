@@ -296,7 +296,7 @@ fn a_region_that_was_replaced_is_never_taken_for_the_one_in_its_place() {
 
 #[cfg(feature = "planted-bugs")]
 #[test]
-fn a_new_region_that_begins_with_the_generations_of_the_old_one_is_found() {
+fn planted_generations_of_the_region_before_are_found() {
     use thermocline_foundation::Planted;
     use thermocline_foundation::planted::{hits, with};
     let (found, hits) = with(Planted::RegionBeginsAgain, || (replaced_region_fault(), hits()));
