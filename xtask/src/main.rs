@@ -54,8 +54,8 @@ Usage: cargo xtask COMMAND
   rig     up|run|down: two block devices and a memory limit for benchmarks (docs/rig.md)
   rivals  fetch: what the engines to compare with need (docs/rivals.md)
   plugins [build]: RocksDB, Speedb and LevelDB over tiers, built to target/plugins (docs/hosts);
-          fetch: gets Speedb; test: tries them with stock tools; --kills N; names of checks choose
-          among them";
+          fetch: gets RocksDB 11.8.1 and Speedb; test: tries them with stock tools; --kills N;
+          names of checks choose among them";
 
 /// The root of the workspace: the folder above this crate.
 fn root() -> PathBuf {

@@ -6,8 +6,8 @@
 //! fetches nothing unless the user asks: an ordinary build knows nothing of rivals.
 //!
 //! ```text
-//! org.rocksdb:rocksdbjni:11.8.1 (jar) --unzip--> librocksdbjni-linux64.so
-//!                                                 = rivals/.fetched/lib/librocksdb.so
+//! org.rocksdb:rocksdbjni:11.8.1 (jar, kept) --unzip--> librocksdbjni-linux64.so
+//!                                                      = rivals/.fetched/lib/librocksdb.so
 //! crate librocksdb-sys: rocksdb/tools/db_bench*    --g++, that library--> rivals/.fetched/db_bench
 //!                       rocksdb/db_stress_tool/* --the same--> rivals/.fetched/db_stress
 //!                       rocksdb/env/env_basic_test --the same--> rivals/.fetched/env_basic_test
@@ -36,11 +36,9 @@ pub struct Package {
     pub library_sha256: &'static str,
     /// What the library is called once it is taken out, below the folder of what was fetched.
     pub library: &'static str,
-    /// Whether the package itself is kept beside its library.
-    pub keeps_jar: bool,
 }
 
-const ROCKSDB: Package = Package {
+pub const ROCKSDB: Package = Package {
     group: "org.rocksdb",
     artifact: "rocksdbjni",
     version: "11.8.1",
@@ -48,7 +46,6 @@ const ROCKSDB: Package = Package {
     member: "librocksdbjni-linux64.so",
     library_sha256: "265c656af5c6502cb8d71db1a74858509f706cc47f1a5b6f603c736d11ce677d",
     library: "lib/librocksdb.so",
-    keeps_jar: false,
 };
 
 /// Debian's packages: what for, the file that shows it is there, and its name.
@@ -140,6 +137,13 @@ fn in_system(file: &str) -> bool {
     LIBRARY_FOLDERS.iter().any(|folder| Path::new(folder).join(file).exists())
 }
 
+/// What is missing to link RocksDB's own programs.
+pub fn missing_for_programs() -> Option<String> {
+    let (_, files, package) = PACKAGES[3];
+    let is_there = files.iter().any(|file| in_system(file));
+    (!is_there).then(|| format!("apt install {package}"))
+}
+
 /// Where all that was fetched lies.
 pub fn folder() -> PathBuf {
     root().join("rivals/.fetched")
@@ -223,7 +227,7 @@ impl Package {
         folder().join(self.library)
     }
 
-    /// The package itself, where it is kept.
+    /// The package itself, beside its library: programs in Java need both.
     pub fn jar(&self) -> PathBuf {
         let name = format!("{}-{}.jar", self.artifact, self.version);
         self.path().with_file_name(name)
@@ -239,8 +243,7 @@ impl Package {
 /// Gets a package and takes its library out, where that is not done.
 pub fn fetch(package: &Package) -> Result<String, String> {
     let (library, jar, version) = (package.path(), package.jar(), package.version);
-    let is_there = library.exists() && (jar.exists() || !package.keeps_jar);
-    if is_there && checked(&library, package.library_sha256).is_ok() {
+    if library.exists() && jar.exists() && checked(&library, package.library_sha256).is_ok() {
         return Ok(format!("{version} is there: {}", library.display()));
     }
     let failed = |error| format!("cannot put {} in place: {error}", library.display());
@@ -254,9 +257,6 @@ pub fn fetch(package: &Package) -> Result<String, String> {
     let unpacked = lib.join(package.member);
     checked(&unpacked, package.library_sha256)?;
     fs::rename(&unpacked, &library).map_err(failed)?;
-    if !package.keeps_jar {
-        fs::remove_file(&jar).map_err(failed)?;
-    }
     Ok(format!("fetched {version}: {}", library.display()))
 }
 

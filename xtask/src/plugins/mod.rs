@@ -47,10 +47,11 @@ pub struct Row {
 pub enum Source {
     /// The system; the linker calls the library by this name.
     System(&'static str),
-    /// `cargo xtask rivals fetch`: the library of the Java package. Its plugin is linked to none,
-    /// since a program brings the library under a name of its own.
+    /// `cargo xtask plugins fetch`: the library of RocksDB's Java package, which the rivals have,
+    /// too. Its plugin is linked to none, since a program brings the library under a name of its
+    /// own.
     Rivals,
-    /// `cargo xtask plugins fetch`, in the same way.
+    /// The same of Speedb's.
     Speedb,
 }
 
@@ -73,7 +74,7 @@ const ROCKSDB_11: Row = Row {
     header_version: "11.8.1",
     flags: &["-std=c++20"],
     source: Source::Rivals,
-    packages: "cargo xtask rivals fetch",
+    packages: "cargo xtask plugins fetch",
     ..ROCKSDB
 };
 
@@ -113,8 +114,9 @@ impl Row {
 
 const USAGE: &str = "\
 xtask: say `cargo xtask plugins [build]` (builds all to target/plugins), `cargo xtask plugins
-fetch` (gets Speedb), `cargo xtask plugins without-hosts` (what `ci` tries) or `cargo xtask
-plugins test [--kills N] [CHECK...]` (builds them, then tries them with stock tools)";
+fetch` (gets RocksDB 11.8.1 and Speedb), `cargo xtask plugins without-hosts` (what `ci` tries)
+or `cargo xtask plugins test [--kills N] [CHECK...]` (builds them, then tries them with stock
+tools)";
 
 /// What a check found.
 pub enum Outcome {
@@ -130,7 +132,7 @@ pub fn run(arguments: &[String]) -> bool {
     match words.as_slice() {
         [] | ["build"] => built(),
         ["without-hosts"] => tested_without_hosts(),
-        ["fetch"] => report("Speedb", speedb::fetch().map(Outcome::Passed)),
+        ["fetch"] => fetched(),
         ["test", more @ ..] => checks::Choice::parse(more).map_or_else(
             |error| {
                 eprintln!("xtask: {error}\n{USAGE}");
@@ -143,6 +145,13 @@ pub fn run(arguments: &[String]) -> bool {
             false
         }
     }
+}
+
+/// Gets the hosts that are in Java packages.
+fn fetched() -> bool {
+    let rocksdb = crate::rivals::fetch(&crate::rivals::ROCKSDB);
+    let rocksdb = report(ROCKSDB_11.name, rocksdb.map(Outcome::Passed));
+    report(SPEEDB.name, speedb::fetch().map(Outcome::Passed)) && rocksdb
 }
 
 /// Where everything is built to.

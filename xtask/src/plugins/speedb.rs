@@ -28,7 +28,6 @@ pub const PACKAGE: Package = Package {
     member: "libspeedbjni-linux64.so",
     library_sha256: "9d8edf8a7c847be505f373d00e85f94bb79a44375995bd3a8cfbc6ba56e49a5f",
     library: "speedb/libspeedb.so",
-    keeps_jar: true,
 };
 
 /// A workspace of one package, whose source Cargo fetches: the rivals' own workspace has another

@@ -3,25 +3,19 @@
 
 use super::super::rig::{Rig, output_of};
 use super::super::{Outcome, ROCKSDB_11, build};
+use crate::rivals;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-
-/// Where Maven keeps what a program depends on.
-const JAR: &str = ".m2/repository/org/rocksdb/rocksdbjni/11.8.1/rocksdbjni-11.8.1.jar";
 
 /// Writes and reads with the shim, reads without it.
 pub fn program(rig: &Rig) -> Result<Outcome, String> {
-    let (Some((_, lib)), None) = (crate::rivals::rocksdb(), build::missing(&ROCKSDB_11)) else {
+    let (jar, lib) = (rivals::ROCKSDB.jar(), rivals::ROCKSDB.path());
+    if build::missing(&ROCKSDB_11).is_some() || !jar.exists() {
         return Ok(Outcome::Skipped(format!("it was not fetched; {}", ROCKSDB_11.packages)));
-    };
-    let Some(jar) = jar() else {
-        return Ok(Outcome::Skipped(format!(
-            "~/{JAR} is not there; mvn dependency:get -Dartifact=org.rocksdb:rocksdbjni:11.8.1"
-        )));
-    };
-    written_and_read(rig, &jar, &lib.join("librocksdb.so"), "librocksdbjni.so")
+    }
+    written_and_read(rig, &jar, &lib, "librocksdbjni.so")
 }
 
 /// The same program with a host's package and its library, which Java looks for by a name.
@@ -56,11 +50,6 @@ pub fn written_and_read(rig: &Rig, jar: &Path, lib: &Path, name: &str) -> Result
         spread.linked_tables,
         spread.plain_tables
     )))
-}
-
-fn jar() -> Option<PathBuf> {
-    let jar = PathBuf::from(std::env::var_os("HOME")?).join(JAR);
-    jar.exists().then_some(jar)
 }
 
 fn java(rig: &Rig, jar: &Path, arguments: &[&str]) -> Command {

@@ -158,7 +158,8 @@ pub fn rocksdb_11(rig: &Rig) -> Result<Outcome, String> {
 /// RocksDB's own test of an environment over the tiers, by a file system and by an environment,
 /// with files that lie at home and with files that lie on the fast tier.
 pub fn env_tests(rig: &Rig) -> Result<Outcome, String> {
-    if let Some(missing) = build::missing(&ROCKSDB_11) {
+    let missing = build::missing(&ROCKSDB_11).or_else(crate::rivals::missing_for_programs);
+    if let Some(missing) = missing {
         return Ok(Outcome::Skipped(missing));
     }
     let mut said = Vec::new();
