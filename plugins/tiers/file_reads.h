@@ -4,9 +4,11 @@
 //   read -> [part of a processor: reads not told] -> 16 of them, or a new table -> the library
 //
 // 1. The library knows of all reads when a table is made, which is when it looks how cold files are
-//    (OpenReaders); besides, it lacks fewer than 16 of each processor's.
-// 2. A read that comes between two steps of another on the same processor may count for nothing, or
-//    some before it twice: counts are hints.
+//    (OpenReaders); besides, it lacks fewer than 16 of each part.
+// 2. A read takes no locked instruction to be counted. Where it comes between two steps of another
+//    in the same part, some reads count for nothing, or up to 16 twice: counts are hints. On a
+//    machine with more processors than parts that happens to reads at the same time, else only where
+//    a thread is interrupted between the two steps.
 //
 // Threads: any. Lives while its file's handle does.
 #pragma once

@@ -71,6 +71,24 @@ void PartsCountApart() {
   Check(thermocline::ProcessorPart() < kProcessorParts, "a processor has a part");
 }
 
+// As on a machine with more processors than parts.
+void APartThatThreadsShareGoesOnCounting() {
+  thermocline_file file;
+  const FileReads reads(&file);
+  std::vector<std::thread> threads;
+  for (int at = 0; at < 4; at++) {
+    threads.emplace_back([&reads] { Add(reads, 3, 10000); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  reads.Tell();
+  Check(file.told > 0, "counts are lost by the way, not all");
+  const uint64_t before = file.told;
+  Add(reads, 3, 15);
+  Check(file.told == before, "it begins anew");
+  Add(reads, 3, 1);
+  Check(file.told == before + 16, "and tells the next sixteen");
+}
+
 void TheEpochIsThatOfTheLibrary() {
   thermocline_file file;
   const FileReads reads(&file);
@@ -84,6 +102,7 @@ void TheEpochIsThatOfTheLibrary() {
 int main() {
   ReadsAreToldNowAndThenAndAllInTheEnd();
   PartsCountApart();
+  APartThatThreadsShareGoesOnCounting();
   TheEpochIsThatOfTheLibrary();
   std::puts("file_reads_test: counts and epochs: passed");
   return 0;
