@@ -15,11 +15,13 @@
 //!
 //! 5. Until the host's names are durable, a sync of the file makes them so: what is written at the
 //!    new place counts only where the name leads there.
+//! 6. What is copied is the file that was asked for: it is opened while no name changes. A plain
+//!    file is found by its name, which another file may have a moment later.
 //!
 //! Threads: any number of files move at once, a file once at a time.
 
 use super::link_text::parse_file_name;
-use super::listing::Place;
+use super::listing::{Named, Place};
 use super::named_file::NamedFile;
 use super::writer::gone;
 use super::{Holds, Host, LinkText, Names, UNFINISHED};
@@ -56,6 +58,8 @@ enum Bytes {
 /// A move that has begun.
 struct Begun {
     from: Place,
+    /// What is at `from`.
+    file: Handle,
     bytes: u64,
     /// Writings until then.
     writings: u64,
@@ -279,7 +283,7 @@ impl Host {
         self.require_sound()?;
         let Some(begun) = self.begin_move(file, bytes, to)? else { return Ok(false) };
         self.make_room(to, begun.bytes);
-        let copied = self.copy(&begun.from, bytes, to);
+        let copied = self.copy(&begun, bytes, to);
         let writings = Some(begun.writings).filter(|_| bytes == Bytes::Whole);
         let moved = match copied {
             Ok(target) => self.switch(file, writings, &target),
@@ -292,42 +296,58 @@ impl Host {
             listing.get_mut(&name)?.moving = false;
         }
         drop(listing);
-        moved.map_err(|error| {
-            self.counts.failed_moves.add(1);
-            let text = format!("cannot move {} to {to}: {error}", file.name());
-            Error::new(error.kind(), text)
-        })
+        moved.map_err(|error| self.move_failed(file, to, &error))
     }
 
     fn begin_move(&self, file: &NamedFile, bytes: Bytes, to: TierIndex) -> Result<Option<Begun>> {
+    /// Begins a move; none where the file is there already, on its way, or being written.
         let mut listing = self.listing.lock();
-        let name = listing.name_of(file).ok_or_else(|| gone(file))?;
+        // Invariant 6.
+        let _changing = self.changing.lock();
+        let may_begin = |named: &Named| match bytes {
+            Bytes::Whole => named.can_move() && named.place.room != to,
+            // A move under way will be given up.
+            Bytes::First(_) => true,
+        };
+        let (name, from) = {
+            let listing = self.listing.lock();
+            let name = listing.name_of(file).ok_or_else(|| gone(file))?;
+            let named = listing.get(&name)?;
+            if !may_begin(named) {
+                return Ok(None);
+            }
+            (name, named.place.clone())
+        };
+        let driver = self.room(&from).tier.driver();
+        let opened = match bytes {
+            Bytes::Whole => driver.open_to_read(&from.file),
+            Bytes::First(_) => driver.open(&from.file),
+        };
+        let opened = opened.map_err(|error| self.move_failed(file, to, &error))?;
         let named = listing.get_mut(&name)?;
-        // A move under way of a file whose writer asks for another one will be given up.
-        let can_move = named.can_move() || bytes != Bytes::Whole;
-        let is_there = named.place.room == to && bytes == Bytes::Whole;
-        if !can_move || is_there {
+        // A copy of it may have begun meanwhile.
+        if !may_begin(named) {
             return Ok(None);
         }
         named.moving = true;
-        let (from, writings) = (named.place.clone(), named.writings());
-        Ok(Some(Begun { from, bytes: named.bytes, writings }))
+        let (bytes, writings) = (named.bytes, named.writings());
+        Ok(Some(Begun { from, file: opened, bytes, writings }))
     }
 
-    /// Copies what is at `from`; the copy is whole and durable, and so is its name on a tier.
-    fn copy(&self, from: &Place, bytes: Bytes, to: TierIndex) -> Result<Target> {
+    fn move_failed(&self, file: &NamedFile, to: TierIndex, error: &Error) -> Error {
+        self.counts.failed_moves.add(1);
+        Error::new(error.kind(), format!("cannot move {} to {to}: {error}", file.name()))
+    }
+
+    /// Copies the file; the copy is whole and durable, and so is its name on a tier.
+    fn copy(&self, begun: &Begun, bytes: Bytes, to: TierIndex) -> Result<Target> {
+        let (from, handle) = (&begun.from, Arc::clone(&begun.file));
         let target = self.target(from, to);
-        let tier = &self.room(from).tier;
-        let handle = match bytes {
-            Bytes::Whole => tier.driver().open_to_read(&from.file)?,
-            Bytes::First(len) => {
-                let handle = tier.driver().open(&from.file)?;
-                if !planted(Planted::OverflowRepeatsAppend) {
-                    handle.truncate(len)?;
-                }
-                handle
-            }
-        };
+        if let Bytes::First(len) = bytes
+            && !planted(Planted::OverflowRepeatsAppend)
+        {
+            handle.truncate(len)?;
+        }
         let room = &self.rooms[to.position()];
         let copied =
             sync_site("names/move", || self.copy_bytes(from, handle, &target, Origin::Migration));

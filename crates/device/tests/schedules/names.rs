@@ -15,6 +15,7 @@ const HOST: &str = "/db";
 const TIERS: [&str; 2] = ["/mnt/0", "/mnt/1"];
 const NAME: &str = "a.sst";
 const BYTES: &[u8] = b"whole until it is gone";
+const OTHERS: &[u8] = b"of another file";
 
 /// Upper levels on the first tier, the rest on the second.
 #[derive(Debug)]
@@ -39,11 +40,11 @@ fn spec(path: &Path) -> TierSpec {
     TierSpec { path: path.to_owned(), capacity: ByteSize::mib(1), driver: "memory".to_owned() }
 }
 
-fn made(devices: &MemoryDevices) -> Names {
+fn made(devices: &MemoryDevices, tiers: [&str; 2]) -> Names {
     for path in [HOST, TIERS[0], TIERS[1]] {
         devices.create_directory(Path::new(path)).unwrap();
     }
-    let tiers = TIERS.map(|path| spec(Path::new(path)));
+    let tiers = tiers.map(|path| spec(Path::new(path)));
     let devices = Arc::new(devices.clone());
     Names::make(devices, Path::new(HOST), &tiers, Arc::new(UpperLevels)).unwrap()
 }
@@ -58,13 +59,13 @@ fn read(devices: &MemoryDevices, place: &Path) -> Result<Vec<u8>> {
     Ok(read.buffer[..got].to_vec())
 }
 
-fn put(devices: &MemoryDevices, names: &Names, name: &str) {
-    let class = FileClass { level: Some(0), ..FileClass::of_name(name) };
+fn put(devices: &MemoryDevices, names: &Names, name: &str, level: u8, bytes: &[u8]) {
+    let class = FileClass { level: Some(level), ..FileClass::of_name(name) };
     let writer = names.create(name, class).unwrap();
     let place = writer.place();
     let driver = devices.tier(&spec(place.parent().unwrap())).unwrap();
     let file = driver.open(place.file_name().unwrap().to_str().unwrap()).unwrap();
-    let buffer = Buffer::copy_of(BYTES);
+    let buffer = Buffer::copy_of(bytes);
     driver.execute(&file, Operation::Write { offset: 0, buffer, durable: false }).result.unwrap();
     driver.execute(&file, Operation::Sync).result.unwrap();
     writer.synced().unwrap();
@@ -84,9 +85,9 @@ fn on_tiers(devices: &MemoryDevices, names: &Names) -> usize {
 fn a_name_that_is_opened_moved_and_deleted_at_once_leads_to_a_whole_file_until_it_is_gone() {
     check(2000, || {
         let devices = MemoryDevices::new();
-        let names = made(&devices);
-        put(&devices, &names, NAME);
-        put(&devices, &names, "b.sst");
+        let names = made(&devices, TIERS);
+        put(&devices, &names, NAME, 0, BYTES);
+        put(&devices, &names, "b.sst", 0, BYTES);
         let reader = {
             let (devices, names) = (devices.clone(), names.clone());
             spawn(move || {
@@ -142,5 +143,26 @@ fn a_name_that_is_opened_moved_and_deleted_at_once_leads_to_a_whole_file_until_i
         let file = names.open("b.sst").unwrap();
         assert_eq!(read(&devices, &file.place()).unwrap(), BYTES);
         assert_eq!(names.counts().lost_links, 0);
+    });
+}
+
+#[test]
+fn a_plain_file_that_gets_another_name_is_moved_and_not_the_one_that_has_its_name_then() {
+    check(2000, || {
+        let devices = MemoryDevices::new();
+        let names = made(&devices, [TIERS[0], HOST]);
+        put(&devices, &names, NAME, 5, BYTES);
+        names.set_level(NAME, 0);
+        let mover = {
+            let names = names.clone();
+            spawn(move || while names.move_next().unwrap() {})
+        };
+        names.rename(NAME, "b.sst").unwrap();
+        put(&devices, &names, NAME, 5, OTHERS);
+        join([mover]);
+        for (name, bytes) in [("b.sst", BYTES), (NAME, OTHERS)] {
+            let place = names.open(name).unwrap().place();
+            assert_eq!(read(&devices, &place).unwrap(), bytes, "{name}");
+        }
     });
 }
