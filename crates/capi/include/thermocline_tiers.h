@@ -131,12 +131,14 @@ extern "C" {
 // `log_only`, `top_levels(N)`; `move_threads=auto` (default) or 1 to 16; `cache=off` (default) or
 // `files`, which copies files that are read much to the next faster tier, or `extents`, which
 // keeps parts of files that are read again on the fastest one, also over a restart;
-// `hit_percent=90`, the share of reads that is enough for `files`; `profile=online` (default),
-// which learns what devices can do from the host's traffic, or `fixed`; `cache_extent=8KiB`, a
-// power of two up to 1 MiB, and
-// `cache_size=4GiB`, what extents may take at most. For experiments `emulated=tlc-nvme` behind a
-// tier makes it as slow as that device. In values `%XX` stands for a byte.
-// `thermocline:///etc/app.toml` reads the same from a file.
+// `hit_percent=90`, the share of reads that is enough for `files`, counted for `window=1s`;
+// `profile=online` (default), which learns what devices can do from the host's traffic, or
+// `fixed`; `cache_extent=8KiB`, a power of two up to 1 MiB, and `cache_size=4GiB`, what extents
+// may take at most; `free_upper_percent=5` and `free_lower_percent=2`, the free shares of a tier
+// below which its coldest files leave, and below which they do whatever else writes there;
+// `unknown_level=6`, the level that a table counts with before the host has told one. For
+// experiments `emulated=tlc-nvme` behind a tier makes it as slow as that device. In values `%XX`
+// stands for a byte. `thermocline:///etc/app.toml` reads the same from a file.
 //
 // THERMOCLINE_INVALID names the part of the URI that is wrong.
 thermocline_status thermocline_tiers_open(const char *uri, thermocline_tiers **tiers, char **why);

@@ -503,3 +503,30 @@ fn room_is_that_of_the_tiers() {
     let free = hosts.free_bytes(&place.path("db")).unwrap();
     assert!(free <= 500 << 20, "{free}");
 }
+
+/// A table of 40 KiB whose level is not known.
+fn put_unknown(place: &Place, hosts: &Hosts) -> Arc<NamedFile> {
+    let file = hosts.create(&place.path("db/1.sst"), of("1.sst")).unwrap().unwrap();
+    fs::write(file.place(), [7; 40 << 10]).unwrap();
+    file.synced().unwrap();
+    Arc::clone(file.file())
+}
+
+#[test]
+fn what_a_tier_keeps_free_and_the_level_of_what_is_not_known_are_settings() {
+    let tiers = "tier=FAST:64KiB&tier=home:1GiB&placement=top_levels(0)";
+    let place = Place::new();
+    let file = put_unknown(&place, &place.hosts(tiers));
+    assert_eq!(file.place(), place.path("db/1.sst"), "it counts as a deep level");
+    let place = Place::new();
+    let set = "&unknown_level=0&free_upper_percent=50&free_lower_percent=40";
+    let hosts = place.hosts(&format!("{tiers}{set}"));
+    let file = put_unknown(&place, &hosts);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while hosts.report()[0].counts.moved_by_force == 0 {
+        assert!(Instant::now() < deadline, "it stays on a tier of which 37 % are free");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(file.epoch().load(Acquire), 1, "it was on the fast tier");
+    assert_eq!(file.place(), place.path("db/1.sst"));
+}

@@ -405,6 +405,7 @@ impl Shared {
         if self.counts_writers() {
             names.measure_load(Arc::clone(&self.clock));
         }
+        names.go_by(self.settings.of_names());
         let waker = Arc::clone(&self.waker);
         let wake = Arc::new(move || waker.wake());
         names.keep_extents(self.settings.extents(), Arc::clone(&self.clock), wake);

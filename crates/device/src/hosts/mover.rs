@@ -10,7 +10,8 @@
 //!    the moves being made, and for no more.
 //! 4. A move or copy that failed is tried again in the next second. The file stays where it is.
 //! 5. Copies are made after moves, by as many threads as the devices can use then, one each in a
-//!    second: the hit ratio of a second says what the next copy is for.
+//!    window of a second, or of what the settings say: its hit ratio says what the next copy is
+//!    for.
 //! 6. What readers filled into extents is written when it wakes the thread.
 //!
 //! Threads: one of its own, and those of a round of moves, which end with it.
@@ -127,13 +128,12 @@ impl Drop for Mover {
 
 impl Shared {
     fn move_until_over(&self) {
-        let mut last_ns = self.clock.now_ns();
+        let mut seconds = Every::new(PERIOD, self.clock.now_ns());
+        let mut windows = Every::new(self.settings.window.0, self.clock.now_ns());
         while self.wait_for_work() {
             let now_ns = self.clock.now_ns();
-            let seconds = now_ns.saturating_sub(last_ns) / 1_000_000_000;
-            if seconds > 0 {
-                last_ns = now_ns;
-            }
+            let seconds = seconds.passed(now_ns);
+            let is_window_over = windows.passed(now_ns) > 0;
             let directories: Vec<_> = {
                 let open = self.open.lock();
                 let writers = open.open.iter().filter(|(_, names)| names.is_writer());
@@ -149,7 +149,7 @@ impl Shared {
                 names.seconds_passed(u32::try_from(seconds).unwrap_or(u32::MAX));
                 self.move_files(&names);
                 let copies = self.settings.cache == HostCache::Files && !self.is_awaited();
-                if seconds > 0 && copies {
+                if is_window_over && copies {
                     names.end_window();
                     self.copy_files(&names);
                 }
@@ -205,7 +205,29 @@ impl Shared {
     }
 }
 
-/// Runs so many of `body` at once, each with its place; this thread is the first.
+/// A span of time that passes again and again.
+struct Every {
+    span_ns: u64,
+    since_ns: u64,
+}
+
+impl Every {
+    fn new(span: Duration, since_ns: u64) -> Self {
+        Self { span_ns: span.as_nanos() as u64, since_ns }
+    }
+
+    /// How often it passed since it did last; the next one begins now where it did.
+    fn passed(&mut self, now_ns: u64) -> u64 {
+        let times = now_ns.saturating_sub(self.since_ns) / self.span_ns;
+        if times > 0 {
+            self.since_ns = now_ns;
+        }
+        times
+    }
+}
+
+/// Runs so many of `body` at once, or as many as the system has threads for, each with its place;
+/// this thread is the first.
 fn together(threads: u16, body: impl Fn(u16) + Sync) {
     threads::scope(|scope| {
         let body = &body;
@@ -214,4 +236,19 @@ fn together(threads: u16, body: impl Fn(u16) + Sync) {
             body(0);
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_passes_once_it_is_over_and_the_next_one_begins_then() {
+        const S: u64 = 1_000_000_000;
+        let mut every = Every::new(Duration::from_secs(10), 5 * S);
+        let looks = [(14, 0), (15, 1), (16, 0), (24, 0), (46, 3), (55, 0), (56, 1), (40, 0)];
+        for (at_s, times) in looks {
+            assert_eq!(every.passed(at_s * S), times, "{at_s} s");
+        }
+    }
 }

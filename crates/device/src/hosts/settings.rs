@@ -17,13 +17,14 @@
 use crate::drivers::{DriverSpec, Profile, Waiting};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file_cache::trigger::HIT_PERCENT;
-use crate::names::ExtentSettings;
+use crate::migration_queue::Thresholds;
+use crate::names::{ExtentSettings, NameSettings};
 use crate::placement::PlacementChoice;
 use crate::pool_size::THREADS_MAX;
 use crate::tier::TierSpec;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
-use thermocline_foundation::ByteSize;
+use thermocline_foundation::{ByteSize, Duration};
 
 /// What URIs begin with.
 pub const SCHEME: &str = "thermocline://";
@@ -65,6 +66,24 @@ pub struct HostSettings {
     /// below it, files are copied. To be raised where reads matter more than the writes of copies.
     #[serde(default = "hit_percent")]
     pub hit_percent: u8,
+    /// How long reads are counted for one look at these shares, 1 s (default) to 1 h. To be raised
+    /// where reads come in bursts with pauses between them.
+    #[serde(default = "window")]
+    pub window: Duration,
+    /// Share of a tier, in percent, that is to stay free, 1 to 50; default 5. Below it files leave,
+    /// the coldest first; copies and extents keep to it as well. To be raised where more is written
+    /// at once than moves can clear away.
+    #[serde(default = "free_upper")]
+    pub free_upper_percent: u8,
+    /// Share, in percent, below which files leave whatever else writes there, less than the one
+    /// above; default 2.
+    #[serde(default = "free_lower")]
+    pub free_lower_percent: u8,
+    /// Level that a table counts with whose level is not known when it is made, up to 62; default
+    /// 6, the deepest one that hosts have as they come, so that guesses never fill the fastest
+    /// tier. To be lowered where a host tells no levels and its tables are to begin on a fast tier.
+    #[serde(default = "unknown_level")]
+    pub unknown_level: u8,
     /// What is known of the devices with `placement=parallelism`. Default `online`. To be `fixed`
     /// where other programs write to the same devices.
     #[serde(default)]
@@ -109,12 +128,38 @@ const EXTENT: ByteSize = ByteSize::kib(8);
 const EXTENT_MIN: ByteSize = ByteSize::kib(4);
 const EXTENT_MAX: ByteSize = ByteSize::mib(1);
 
+/// Reads are counted for so long; the moving thread looks once a second.
+const WINDOW: Duration = Duration::ms(1000);
+const WINDOW_MAX: Duration = Duration::ms(3_600_000);
+
+/// More than half of a tier is not kept free.
+const FREE_PERCENT_MAX: u8 = 50;
+
+/// Deeper levels than any host has.
+const LEVEL_MAX: u8 = 62;
+
 fn extent() -> ByteSize {
     EXTENT
 }
 
 fn hit_percent() -> u8 {
     HIT_PERCENT
+}
+
+fn window() -> Duration {
+    WINDOW
+}
+
+fn free_upper() -> u8 {
+    Thresholds::default().upper_percent
+}
+
+fn free_lower() -> u8 {
+    Thresholds::default().lower_percent
+}
+
+fn unknown_level() -> u8 {
+    NameSettings::default().unknown_level
 }
 
 fn by_parallelism() -> PlacementChoice {
@@ -156,6 +201,10 @@ impl HostSettings {
             move_threads: None,
             cache: HostCache::Off,
             hit_percent: HIT_PERCENT,
+            window: WINDOW,
+            free_upper_percent: free_upper(),
+            free_lower_percent: free_lower(),
+            unknown_level: unknown_level(),
             profile: HostProfile::Online,
             cache_extent: EXTENT,
             cache_size: None,
@@ -170,13 +219,18 @@ impl HostSettings {
                 "placement" => settings.placement = value.parse()?,
                 "move_threads" => settings.move_threads = move_threads(&value)?,
                 "cache" => settings.cache = cache(&value)?,
-                "hit_percent" => settings.hit_percent = hits(&value)?,
+                "hit_percent" => settings.hit_percent = percent(key, &value)?,
+                "window" => settings.window = duration(key, &value)?,
+                "free_upper_percent" => settings.free_upper_percent = percent(key, &value)?,
+                "free_lower_percent" => settings.free_lower_percent = percent(key, &value)?,
+                "unknown_level" => settings.unknown_level = level(key, &value)?,
                 "profile" => settings.profile = profile(&value)?,
                 "cache_extent" => settings.cache_extent = size(key, &value)?,
                 "cache_size" => settings.cache_size = Some(size(key, &value)?),
                 _ => {
                     let known = "there are tier, emulated, placement, move_threads, cache, \
-                                 hit_percent, profile, cache_extent and cache_size";
+                                 hit_percent, window, free_upper_percent, free_lower_percent, \
+                                 unknown_level, profile, cache_extent and cache_size";
                     return Err(invalid(format!("there is no setting '{key}'; {known}")));
                 }
             }
@@ -207,6 +261,7 @@ impl HostSettings {
             let text = format!("hit_percent={} is out of range: 1 to 100", self.hit_percent);
             return Err(invalid(text));
         }
+        self.require_shares()?;
         let is_fitting = (EXTENT_MIN..=EXTENT_MAX).contains(&self.cache_extent);
         if !is_fitting || !self.cache_extent.0.is_power_of_two() {
             let extent = self.cache_extent;
@@ -227,6 +282,39 @@ impl HostSettings {
             }
         }
         Ok(self)
+    }
+
+    /// Of time, room and levels.
+    fn require_shares(&self) -> Result<()> {
+        let (upper, lower) = (self.free_upper_percent, self.free_lower_percent);
+        if !(1..=FREE_PERCENT_MAX).contains(&upper) {
+            let text =
+                format!("free_upper_percent={upper} is out of range: 1 to {FREE_PERCENT_MAX}");
+            return Err(invalid(text));
+        }
+        if lower >= upper {
+            let text = format!("free_lower_percent={lower} is not below {upper}, the upper one");
+            return Err(invalid(text));
+        }
+        if !(WINDOW.0..=WINDOW_MAX.0).contains(&self.window.0) {
+            let window = self.window;
+            let text = format!("window={window} is out of range: {WINDOW} to {WINDOW_MAX}");
+            return Err(invalid(text));
+        }
+        if self.unknown_level > LEVEL_MAX {
+            let level = self.unknown_level;
+            return Err(invalid(format!(
+                "unknown_level={level} is out of range: 0 to {LEVEL_MAX}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// What a directory goes by.
+    pub(super) fn of_names(&self) -> NameSettings {
+        let (upper_percent, lower_percent) = (self.free_upper_percent, self.free_lower_percent);
+        let thresholds = Thresholds { upper_percent, lower_percent };
+        NameSettings { thresholds, unknown_level: self.unknown_level }
     }
 
     /// What keeps extents.
@@ -300,8 +388,16 @@ fn size(key: &str, value: &str) -> Result<ByteSize> {
     value.parse().map_err(|error| invalid(format!("{key}={value}: {error}")))
 }
 
-fn hits(value: &str) -> Result<u8> {
-    value.parse().map_err(|_| invalid(format!("hit_percent={value} is no number up to 100")))
+fn percent(key: &str, value: &str) -> Result<u8> {
+    value.parse().map_err(|_| invalid(format!("{key}={value} is no number up to 100")))
+}
+
+fn level(key: &str, value: &str) -> Result<u8> {
+    value.parse().map_err(|_| invalid(format!("{key}={value} is no number of a level")))
+}
+
+fn duration(key: &str, value: &str) -> Result<Duration> {
+    value.parse().map_err(|error| invalid(format!("{key}={value}: {error}")))
 }
 
 /// The text with each `%XX` as the byte that it stands for.
@@ -360,6 +456,21 @@ mod tests {
     }
 
     #[test]
+    fn thresholds_windows_and_the_level_of_what_is_not_known_are_the_papers_unless_they_are_set() {
+        let plain = HostSettings::of_query("tier=home:1GB").unwrap();
+        assert_eq!((plain.of_names(), plain.window), (NameSettings::default(), Duration::ms(1000)));
+        let set = "tier=home:1GB&free_upper_percent=20&free_lower_percent=0&unknown_level=1\
+                   &window=90s";
+        let set = HostSettings::of_query(set).unwrap();
+        let thresholds = Thresholds { upper_percent: 20, lower_percent: 0 };
+        assert_eq!(set.of_names(), NameSettings { thresholds, unknown_level: 1 });
+        assert_eq!(set.window, Duration::ms(90_000));
+        let text = "free_upper_percent = 20\nfree_lower_percent = 0\nunknown_level = 1\n\
+                    window = \"90 s\"\n[[tiers]]\npath = \"home\"\ncapacity = \"1 GB\"\n";
+        assert_eq!(HostSettings::of_toml(text).unwrap(), set);
+    }
+
+    #[test]
     fn a_tier_is_as_slow_as_the_device_that_is_named_behind_it() {
         let query = "tier=/a:1GB&emulated=dcpmm-tenth&tier=home:1GB";
         let of_query = HostSettings::of_query(query).unwrap();
@@ -396,6 +507,12 @@ mod tests {
             ("thermocline://?tier=home:1GB&cache_size=all", "cache_size=all"),
             ("thermocline://?tier=home:1GB&hit_percent=101", "out of range: 1 to 100"),
             ("thermocline://?tier=home:1GB&hit_percent=0.9", "no number up to 100"),
+            ("thermocline://?tier=home:1GB&window=1", "window=1"),
+            ("thermocline://?tier=home:1GB&window=100ms", "out of range: 1"),
+            ("thermocline://?tier=home:1GB&free_upper_percent=51", "out of range: 1 to 50"),
+            ("thermocline://?tier=home:1GB&free_lower_percent=5", "not below 5, the upper one"),
+            ("thermocline://?tier=home:1GB&unknown_level=63", "out of range: 0 to 62"),
+            ("thermocline://?tier=home:1GB&unknown_level=L1", "no number of a level"),
             ("thermocline://?tier=home:1GB&cash=off", "no setting 'cash'; there are"),
             ("thermocline://?tier=/a%2:1GB", "a % that two hexadecimal digits"),
             ("thermocline://?tier=/a%ff:1GB", "not UTF-8 when decoded"),

@@ -6,7 +6,7 @@ use crate::context::{FileContext, FileKind, Origin};
 
 /// The level of a table whose level is not known: the deepest one that hosts have as they come, so
 /// that guesses never fill the fastest tier.
-const UNKNOWN_LEVEL: u8 = 6;
+pub(super) const UNKNOWN_LEVEL: u8 = 6;
 
 /// What a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -65,10 +65,16 @@ impl FileClass {
 
     /// As placement sees it.
     pub fn context(&self) -> FileContext {
+        self.context_with(UNKNOWN_LEVEL)
+    }
+
+    /// As placement sees it, where a table of which no level is known counts as one of
+    /// `unknown_level`.
+    pub(super) fn context_with(&self, unknown_level: u8) -> FileContext {
         let level = match self.heat {
             Some(Heat::Hot) => 0,
             Some(Heat::Cold) => UNKNOWN_LEVEL,
-            Some(Heat::Warm) | None => self.level.unwrap_or(UNKNOWN_LEVEL),
+            Some(Heat::Warm) | None => self.level.unwrap_or(unknown_level),
         };
         let kind = match self.holds {
             Holds::Log => FileKind::Log,
@@ -96,6 +102,16 @@ mod tests {
         ] {
             assert_eq!(class.context().kind, kind, "{class:?}");
         }
+    }
+
+    #[test]
+    fn an_unknown_level_is_the_one_that_is_set_and_a_cold_table_is_of_the_deepest() {
+        let table = FileClass::of_name("000012.sst");
+        assert_eq!(table.context_with(1).kind, FileKind::Table { level: 1 });
+        let cold = FileClass { heat: Some(Heat::Cold), ..table };
+        assert_eq!(cold.context_with(1).kind, FileKind::Table { level: 6 });
+        let known = FileClass { level: Some(3), ..table };
+        assert_eq!(known.context_with(1).kind, FileKind::Table { level: 3 });
     }
 
     #[test]

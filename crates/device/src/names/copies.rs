@@ -17,7 +17,6 @@ use super::{Holds, Host, Names, Place};
 use crate::context::Origin;
 use crate::error::Result;
 use crate::file_cache::trigger::{CacheRoom, NextCopy, ReadFile, next_copy};
-use crate::migration_queue::Thresholds;
 use crate::tier::TierIndex;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
@@ -122,7 +121,7 @@ impl Host {
         let listing = self.listing.lock();
         let room = |(at, state): (usize, &crate::TierState)| {
             let reads = reads.get(at).copied().unwrap_or(0);
-            let percent = Thresholds::default().upper_percent;
+            let percent = listing.settings.thresholds.upper_percent;
             let limit = left_free(state.capacity_bytes, percent);
             let used = state.used_bytes.saturating_add(listing.copied_bytes(at));
             let free_bytes = (at != self.home.position()).then(|| limit.saturating_sub(used));
@@ -147,7 +146,8 @@ impl Host {
         let mut copies = self.copies();
         let states = self.tier_states();
         let Some(state) = states.get(room.position()) else { return };
-        let limit = left_free(state.capacity_bytes, Thresholds::default().lower_percent);
+        let lower_percent = self.settings().thresholds.lower_percent;
+        let limit = left_free(state.capacity_bytes, lower_percent);
         copies.retain(|copy| copy.tier == room);
         copies.sort_by_key(|copy| (copy.reads, copy.name.clone()));
         let mut used: u64 = copies.iter().map(|copy| copy.bytes).sum();

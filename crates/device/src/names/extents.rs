@@ -28,7 +28,6 @@ use crate::file_cache::extents::{
     Cached, ExtentCounts, ExtentFile, ExtentPlan, Extents, Wake, Wanted, delete_files,
 };
 use crate::identity::InstanceId;
-use crate::migration_queue::Thresholds;
 use crate::tier::TierIndex;
 use std::sync::{Arc, Weak};
 use thermocline_foundation::sync::atomic::AtomicBool;
@@ -225,7 +224,7 @@ impl Host {
     fn extent_room(&self, extents: &HostExtents, more_bytes: u64) -> u64 {
         let states = self.tier_states();
         let state = &states[TIER.position()];
-        let percent = Thresholds::default().upper_percent;
+        let percent = self.settings().thresholds.upper_percent;
         let limit = left_free(state.capacity_bytes, percent);
         let of_tier = limit.saturating_sub(state.used_bytes);
         let of_device = match self.identities[TIER.position()].driver().space() {

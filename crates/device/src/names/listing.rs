@@ -8,7 +8,8 @@
 //! Threads: under one lock, never during I/O.
 
 use super::named_file::NamedFile;
-use super::{FileClass, Holds, Host};
+use super::{FileClass, Holds, Host, NameSettings};
+use crate::context::FileKind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::migration_queue::Resident;
 use crate::placement::TierState;
@@ -128,6 +129,7 @@ pub(super) struct Listing {
     names: BTreeMap<String, Named>,
     replaced: Vec<Place>,
     recent: Recent,
+    pub settings: NameSettings,
     /// Names of which the level became known, in that order.
     pub to_place: VecDeque<String>,
     /// Tables and blobs that were made: what coldness counts by. The host has it, too.
@@ -162,7 +164,7 @@ impl Listing {
             if is_table && named.can_move() && tier.position() < tiers {
                 residents.push(Resident {
                     name: name.clone(),
-                    kind: named.class.context().kind,
+                    kind: self.kind_of(named),
                     tier,
                     bytes: named.bytes,
                     idle_epochs: self
@@ -275,7 +277,7 @@ impl Listing {
     pub fn count(&self, tiers: &mut [TierState]) {
         for named in self.managed() {
             if let Some(tier) = tiers.get_mut(named.place.room.position()) {
-                tier.add(named.class.context().kind, named.bytes);
+                tier.add(self.kind_of(named), named.bytes);
             }
         }
     }
@@ -284,6 +286,11 @@ impl Listing {
     pub fn unfinished(&self) -> Vec<(Place, u64)> {
         let unfinished = self.managed().filter(|named| !named.is_whole());
         unfinished.map(|named| (named.place.clone(), named.bytes)).collect()
+    }
+
+    /// As placement counts it.
+    fn kind_of(&self, named: &Named) -> FileKind {
+        named.class.context_with(self.settings.unknown_level).kind
     }
 
     fn managed(&self) -> impl Iterator<Item = &Named> {

@@ -21,6 +21,7 @@
 //!   dissolving.rs  the end of a directory   copies.rs    copies of files on faster tiers
 //!   writer.rs      a file while it is written  extents.rs  parts of files on the fastest tier
 //!   sampling.rs    what devices are asked    rooms.rs     which tier a new file comes to
+//!   settings.rs    what a host may decide
 //! ```
 //! The host moves the bytes itself, at [`NamedFile::place`]. What a call does, and what a crash
 //! leaves of it, is the table in docs/formats/names.md.
@@ -61,6 +62,7 @@ mod opening;
 mod report;
 mod rooms;
 mod sampling;
+mod settings;
 mod writer;
 
 pub use class::{FileClass, Heat, Holds};
@@ -71,6 +73,7 @@ pub use link_text::{LinkText, Serial};
 pub use named_file::NamedFile;
 pub(crate) use report::Claim;
 pub use report::{NamedInfo, NamedTier};
+pub use settings::NameSettings;
 pub use writer::Writer;
 
 use crate::driver::{DirectoryLock, Driver, Entry, Operation};
@@ -417,7 +420,7 @@ impl Host {
             };
             match created {
                 Ok(place) => {
-                    let writing = self.loads.begin(place.room, class.context());
+                    let writing = self.loads.begin(place.room, self.context(class));
                     let mut listing = self.listing.lock();
                     if matches!(class.holds, Holds::Table | Holds::Blob) {
                         listing.begin_epoch();

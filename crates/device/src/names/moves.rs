@@ -30,7 +30,7 @@ use crate::driver::Handle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
 use crate::migration::copy;
-use crate::migration_queue::{Leaving, Thresholds, is_due, leaving};
+use crate::migration_queue::{Leaving, is_due, leaving};
 use crate::placement::{TierState, overflow_order};
 use crate::pool_size::pool_size;
 use crate::profile::Source;
@@ -190,7 +190,7 @@ pub(super) fn spare_threads(tier: &TierState, is_forced: bool) -> u16 {
 impl Host {
     /// The file that is to leave its tier next, for want of room.
     fn next_leaving(&self) -> Option<Leaving<String>> {
-        let (tiers, thresholds) = (self.tier_states(), Thresholds::default());
+        let (tiers, thresholds) = (self.tier_states(), self.settings().thresholds);
         // Asked for each file that a host makes: most of the time no tier is that full.
         if !is_due(&tiers, thresholds) {
             return None;
@@ -214,6 +214,7 @@ impl Host {
         let mut states = self.tier_states();
         self.tell_levels(&states);
         let mut listing = self.listing.lock();
+        let unknown_level = listing.settings.unknown_level;
         let Ok(named) = listing.get_mut(name) else { return Ok(false) };
         if !matches!(named.class.holds, Holds::Table | Holds::Blob) {
             return Ok(false);
@@ -223,7 +224,7 @@ impl Host {
             return Ok(false);
         }
         let writings = named.writings();
-        let context = named.class.context();
+        let context = named.class.context_with(unknown_level);
         if let Some(here) = states.get_mut(named.place.room.position()) {
             here.remove(context.kind, named.bytes);
         }

@@ -50,7 +50,8 @@ impl Host {
             self.counts.table_created(class.level);
             self.tell_levels(&states);
         }
-        let place = |bytes, states: &[_]| self.placement.place(class.context(), bytes, states);
+        let context = self.context(class);
+        let place = |bytes, states: &[_]| self.placement.place(context, bytes, states);
         // What files are expected to come to is a guess, and no reason to refuse one.
         let first = place(expected_bytes, &states).or_else(|| place(1, &self.states_as_written()));
         let Some(first) = first else { return Err(self.full()) };

@@ -99,12 +99,14 @@ impl Host {
         let (name, place, is_first) = {
             let mut listing = self.listing.lock();
             let name = listing.name_of(file).ok_or_else(|| gone(file))?;
+            let unknown_level = listing.settings.unknown_level;
             let named = listing.get_mut(&name)?;
             named.begin_writing();
             file.will_change();
             let is_first = named.writers() == 1;
             if is_first {
-                file.written_by(self.loads.begin(named.place.room, named.class.context()));
+                let context = named.class.context_with(unknown_level);
+                file.written_by(self.loads.begin(named.place.room, context));
             }
             (name, named.place.clone(), is_first)
         };
