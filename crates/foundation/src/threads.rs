@@ -24,9 +24,9 @@ pub use std::thread::JoinHandle;
 
 /// Threads that end before the call returns, and so may borrow what it has.
 #[cfg(shuttle)]
-pub use shuttle::thread::scope;
+pub use shuttle::thread::{Scope, scope};
 #[cfg(not(shuttle))]
-pub use std::thread::scope;
+pub use std::thread::{Scope, scope};
 
 /// Starts a named thread. Fails where the system has no thread to give.
 pub fn spawn<T, F>(name: &str, body: F) -> std::io::Result<JoinHandle<T>>
@@ -35,6 +35,19 @@ where
     T: Send + 'static,
 {
     Builder::new().name(name.to_owned()).spawn(body)
+}
+
+/// Starts a thread within `scope`. Fails where the system has no thread to give, of which the
+/// scope's own `spawn` makes a panic.
+pub fn spawn_within<'scope, F>(scope: &'scope Scope<'scope, '_>, body: F) -> std::io::Result<()>
+where
+    F: FnOnce() + Send + 'scope,
+{
+    #[cfg(shuttle)]
+    drop(scope.spawn(body));
+    #[cfg(not(shuttle))]
+    drop(Builder::new().spawn_scoped(scope, body)?);
+    Ok(())
 }
 
 /// The calling thread is that one. It cannot wait for its own end.
@@ -92,6 +105,13 @@ pub fn is_panicking() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_of_a_scope_have_ended_when_it_has() {
+        let counter = crate::Counter::default();
+        scope(|scope| (0..3).for_each(|_| spawn_within(scope, || counter.add(1)).unwrap()));
+        assert_eq!(counter.get(), 3);
+    }
 
     #[test]
     fn a_panic_that_is_caught_says_what_it_said() {

@@ -5,7 +5,7 @@
 //!    it looks once a second. A look goes through all files, so that it is one for all that are
 //!    made within a moment.
 //! 2. Moves of one directory are made by as many threads as its devices can use beside their
-//!    writers, or as many as the settings say.
+//!    writers, or as many as the settings say; by fewer where the process may have no more.
 //! 3. A round ends early where a directory is to be released, renamed or removed: that waits for
 //!    the moves being made, and for no more.
 //! 4. A move or copy that failed is tried again in the next second. The file stays where it is.
@@ -231,7 +231,11 @@ impl Every {
 fn together(threads: u16, body: impl Fn(u16) + Sync) {
     threads::scope(|scope| {
         let body = &body;
-        (1..threads).for_each(|place| drop(scope.spawn(move || body(place))));
+        let mut others = 1..threads;
+        let started = others.try_for_each(|at| threads::spawn_within(scope, move || body(at)));
+        if let Err(error) = started {
+            tracing::warn!(%error, "files move by fewer threads");
+        }
         if threads > 0 {
             body(0);
         }
