@@ -84,6 +84,14 @@ pub trait DriverFile: Any + Send + Sync + Debug {
         Ok(false)
     }
 
+    /// A hint: the file is read once through this handle, from its beginning to its end, so that
+    /// more may be read ahead.
+    fn read_ahead(&self) {}
+
+    /// A hint: the file is not expected to be read soon. What the system has of it in memory may go,
+    /// but for what is not on the device yet.
+    fn forget_cached(&self) {}
+
     /// Space that is reserved counts as unwritten, and the file system notes of each block of it
     /// when it is first written: a durable write to one waits for that note, too. False where first
     /// writes cost what others do, or that cannot be told.

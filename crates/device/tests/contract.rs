@@ -729,6 +729,34 @@ fn a_full_and_a_read_only_file_system_are_told_apart() {
 }
 
 #[test]
+fn what_is_asked_to_leave_the_page_cache_leaves_it_and_is_read_again() {
+    use rustix::fs::{Mode, OFlags};
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
+    // Beside the build's output, which is on a disk more often than `/tmp` is.
+    let scratch = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let driver = PosixDriver::open(scratch.path()).unwrap();
+    let (file, bytes) = (driver.create("a").unwrap(), pattern(7, 1 << 20));
+    write_at(&driver, &file, 0, &bytes);
+    driver.execute(&file, Operation::Sync).result.unwrap();
+    let path = scratch.path().join("a");
+    let raw = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).unwrap();
+    let is_cached = || {
+        let mut to = [0; 4096];
+        let buffers = &mut [std::io::IoSliceMut::new(&mut to)];
+        preadv2(&raw, buffers, 512 << 10, ReadWriteFlags::NOWAIT) != Err(Errno::AGAIN)
+    };
+    assert!(is_cached(), "it was just written");
+    file.forget_cached();
+    let kind = rustix::fs::fstatfs(&raw).unwrap().f_type;
+    // Of ext4, XFS and btrfs; others are memory, or have caches of their own.
+    if [0xEF53, 0x5846_5342, 0x9123_683E].contains(&(kind as u64)) {
+        assert!(!is_cached());
+    }
+    file.read_ahead();
+    assert_eq!(read_at(&driver, &file, 0, bytes.len()), bytes);
+}
+
+#[test]
 fn a_file_system_without_direct_io_is_refused_and_emulated_over_posix() {
     let Some(mount) = subject::Mount::new("ramfs", "rw") else {
         return;

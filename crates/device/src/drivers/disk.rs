@@ -23,8 +23,8 @@ use crate::driver::{
 use crate::error::{Error, ErrorKind, Result};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, Dir, FallocateFlags, FileType, Mode, OFlags, StatxFlags, StatxTimestamp, Timespec,
-    Timestamps,
+    Advice, AtFlags, Dir, FallocateFlags, FileType, Mode, OFlags, StatxFlags, StatxTimestamp,
+    Timespec, Timestamps,
 };
 use rustix::io::{Errno, ReadWriteFlags, pwritev2, retry_on_intr};
 use std::any::Any;
@@ -431,6 +431,14 @@ impl DriverFile for DiskFile {
         changed.map_err(|errno| self.failure("change to the page cache for", errno))?;
         self.alignment.store(1, Ordering::Relaxed);
         Ok(true)
+    }
+
+    fn read_ahead(&self) {
+        let _ = rustix::fs::fadvise(&self.descriptor, 0, None, Advice::Sequential);
+    }
+
+    fn forget_cached(&self) {
+        let _ = rustix::fs::fadvise(&self.descriptor, 0, None, Advice::DontNeed);
     }
 
     fn notes_first_writes(&self) -> bool {

@@ -6,7 +6,8 @@
 //! 3. Files come first: a copy goes where a file needs its room.
 //! 4. A copy that is being made takes its room from the start: as many threads as there are fill a
 //!    tier no further than one does.
-//! 5. Each copy that is made halves what all files count as reads, so that what was hot once does
+//! 5. The source of a copy is read ahead, and then leaves the page cache to files that are read.
+//! 6. Each copy that is made halves what all files count as reads, so that what was hot once does
 //!    not stay so.
 //!
 //! Threads: any number of copies are made at once, of a file one.
@@ -18,6 +19,7 @@ use crate::context::Origin;
 use crate::error::Result;
 use crate::file_cache::trigger::{CacheRoom, NextCopy, ReadFile, next_copy};
 use crate::tier::TierIndex;
+use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 use thermocline_foundation::sync_site;
@@ -84,10 +86,11 @@ impl Names {
         };
         let target = host.target(&from, to);
         let place = Place { room: to, file: target.file.clone() };
-        let handle = host.room(&from).tier.driver().open_to_read(&from.file);
-        let copied = handle.and_then(|handle| {
-            let origin = Origin::CacheFill;
-            sync_site("names/copy", || host.copy_bytes(&from, handle, &target, origin))
+        let source = host.room(&from).tier.driver().open_to_read(&from.file);
+        let copied = source.and_then(|source| {
+            let (origin, handle) = (Origin::CacheFill, Arc::clone(&source));
+            sync_site("names/copy", || host.copy_bytes(&from, handle, &target, origin))?;
+            Ok(source)
         });
         let (is_kept, is_same) = {
             let mut listing = host.listing.lock();
@@ -107,7 +110,8 @@ impl Names {
             host.remove(&place);
         }
         if is_same {
-            copied?;
+            // Reads are served by the copy from here on.
+            copied?.forget_cached();
         }
         host.counts.copied.add(u64::from(is_kept));
         Ok(is_kept)

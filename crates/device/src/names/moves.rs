@@ -300,9 +300,8 @@ impl Host {
         moved.map_err(|error| self.move_failed(file, to, &error))
     }
 
-    fn begin_move(&self, file: &NamedFile, bytes: Bytes, to: TierIndex) -> Result<Option<Begun>> {
     /// Begins a move; none where the file is there already, on its way, or being written.
-        let mut listing = self.listing.lock();
+    fn begin_move(&self, file: &NamedFile, bytes: Bytes, to: TierIndex) -> Result<Option<Begun>> {
         // Invariant 6.
         let _changing = self.changing.lock();
         let may_begin = |named: &Named| match bytes {
@@ -325,6 +324,7 @@ impl Host {
             Bytes::First(_) => driver.open(&from.file),
         };
         let opened = opened.map_err(|error| self.move_failed(file, to, &error))?;
+        let mut listing = self.listing.lock();
         let named = listing.get_mut(&name)?;
         // A copy of it may have begun meanwhile.
         if !may_begin(named) {
@@ -374,6 +374,7 @@ impl Host {
     ) -> Result<()> {
         let database = self.changing.lock().as_ref().map(|changing| changing.home.database);
         let (database, kind) = (database.unwrap_or_default(), FileKind::Table { level: 0 });
+        handle.read_ahead();
         let driver = Arc::clone(self.room(from).tier.driver());
         let source = File::new(database, FileNumber(0), kind, from.room, driver, handle);
         let room = &self.rooms[target.room.position()];
