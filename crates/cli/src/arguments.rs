@@ -343,6 +343,7 @@ Examples:
   thermocline tiers --db store remove /mnt/old/store
   thermocline tiers show /var/lib/app/db
   thermocline tiers export /var/lib/app/db
+  thermocline tiers export --leave /var/lib/app/db
   thermocline tiers rehome /var/lib/app/db-copy --tier /mnt/nvme/copy:20GiB")]
 pub struct Tiers {
     /// What to do with a host's directory
@@ -375,7 +376,7 @@ pub enum TiersAction {
     /// Show a host's tiers: how full they are, and what is known of their devices
     Show(HostDirectory),
     /// Bring all files home, so that the directory needs no tiers: for a backup, or to leave
-    Export(HostDirectory),
+    Export(HostExport),
     /// Move files off tiers of which less than 5 % is free, to the next one with room
     ///
     /// The files with the lowest names go first, which are the oldest tables. What lies on the
@@ -395,6 +396,17 @@ pub struct TierAdd {
     /// Its place, 0 for the fastest; those from there on move down
     #[arg(long, value_name = "N")]
     pub at: Option<usize>,
+}
+
+/// Arguments of `tiers export`.
+#[derive(Debug, Args)]
+pub struct HostExport {
+    #[command(flatten)]
+    pub host: HostDirectory,
+    /// Take the directory off its tiers as well: it is an ordinary one then, and its program may
+    /// put it over other tiers
+    #[arg(long)]
+    pub leave: bool,
 }
 
 /// A directory of another program.

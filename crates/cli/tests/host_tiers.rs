@@ -85,6 +85,39 @@ fn what_is_exported_is_a_plain_directory_with_the_same_bytes() {
 }
 
 #[test]
+fn a_directory_that_leaves_its_tiers_is_an_ordinary_one_and_may_be_put_over_others() {
+    let scratch = Scratch::new();
+    made(&scratch);
+    // As an opening leaves it that finds a link without a file.
+    let lost = scratch.path("db/.thermocline/lost/9-9.gone.sst");
+    std::os::unix::fs::symlink(".thermocline/tier-0/9-9.gone.sst", &lost).unwrap();
+    let error = scratch.fails(&["tiers", "export", "--leave", "db"], 1);
+    assert!(error.contains("lost/ has 9-9.gone.sst"), "{error}");
+    assert_eq!(
+        scratch.ok(&["tiers", "export", "db"]),
+        b"0 files moved home; the directory needs \
+        no tiers now\n"
+    );
+    fs::remove_file(lost).unwrap();
+    let said = text(&scratch.ok(&["tiers", "export", "--leave", "db"]));
+    assert_eq!(said, "0 files moved home; the directory has left its tiers\n");
+    let error = scratch.fails(&["tiers", "show", "db"], 1);
+    assert!(error.contains("is not over tiers"), "{error}");
+    let left = ["fast", "slow"].map(|tier| fs::read_dir(scratch.path(tier)).unwrap().count());
+    assert_eq!(left, [0, 0]);
+    assert!(!scratch.path("db/.thermocline").exists());
+    assert_eq!(scratch.read("db/3.sst"), b"third");
+    let tiers = [TierSpec {
+        path: scratch.path("slow"),
+        capacity: ByteSize::mib(1024),
+        driver: "posix".to_owned(),
+    }];
+    let devices = Arc::new(SystemDevices::default());
+    Names::make(devices, &scratch.path("db"), &tiers, Arc::new(FillFirst)).unwrap();
+    assert!(text(&scratch.ok(&["tiers", "list", "db"])).contains("3.sst"));
+}
+
+#[test]
 fn files_move_off_a_tier_of_which_too_little_is_free() {
     let scratch = Scratch::new();
     made(&scratch);

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use thermocline_simulation::names::{
-    Counts, calls_of, faults, fill_device, overwrite, run, run_end, run_with_fault, vanish,
-    write_beside,
+    Counts, calls_of, faults, fill_device, overwrite, run, run_end, run_leave, run_with_fault,
+    vanish, write_beside,
 };
 
 #[test]
@@ -34,6 +34,14 @@ fn synced_files_keep_name_and_bytes_whatever_call_a_crash_follows() {
 fn a_directory_leaves_its_tiers_whatever_call_a_crash_follows() {
     let images: u64 = (0..30).map(|seed| run_end(seed).unwrap()).sum();
     assert!(images > 500, "{images} images");
+}
+
+#[test]
+fn a_directory_with_its_files_leaves_its_tiers_whatever_call_a_crash_follows() {
+    let images = (0..16).map(|seed| run_leave(seed).unwrap_or_else(|why| panic!("{seed}: {why}")));
+    let images: Vec<u64> = images.collect();
+    let left = images.iter().filter(|images| **images > 0).count();
+    assert!(left > 8 && images.iter().sum::<u64>() > 1000, "{images:?} images");
 }
 
 #[test]

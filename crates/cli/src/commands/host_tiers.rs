@@ -2,7 +2,7 @@
 //! tiers.
 
 use super::tier_change;
-use crate::arguments::{Database, HostDirectory, TierAdd, TiersAction};
+use crate::arguments::{Database, HostDirectory, HostExport, TierAdd, TiersAction};
 use crate::failure::Result;
 use crate::output::Output;
 use crate::table::Table;
@@ -33,9 +33,13 @@ pub fn run(database: &Database, action: &TiersAction, json: bool) -> Result<()> 
         }
         TiersAction::List(host) => list(&open(database, host)?, json),
         TiersAction::Show(host) => show(&open(database, host)?, json),
-        TiersAction::Export(host) => {
-            let moved = open(database, host)?.export()?;
-            tell(&host.dir, json, moved, "moved home; the directory needs no tiers now")
+        TiersAction::Export(HostExport { host, leave }) => {
+            let names = open(database, host)?;
+            let (moved, what) = match leave {
+                true => (names.leave()?, "moved home; the directory has left its tiers"),
+                false => (names.export()?, "moved home; the directory needs no tiers now"),
+            };
+            tell(&host.dir, json, moved, what)
         }
         TiersAction::Migrate(host) => {
             // It knows no levels, so that none is on the wrong tier for its level.

@@ -221,7 +221,8 @@ pub(super) fn elsewhere(
     if recorded.len() != given.len() {
         let (count, given) = (recorded.len(), given.len());
         let text = format!(
-            "{} has {count} tiers but {given} were named; name {count}, in the same order",
+            "{} has {count} tiers but {given} were named; name {count}, in the same order, or take \
+             it off them first: thermocline tiers export --leave DIRECTORY",
             path.display()
         );
         return Err(Error::new(ErrorKind::Tier, text));

@@ -1,4 +1,5 @@
-//! The end of a host's directory over tiers: a creation, taken back.
+//! The end of a host's directory over tiers: a creation, taken back. The host removes its
+//! directory, or a user takes it off its tiers, files and all.
 //!
 //! ```text
 //!   links in lost/ -> DATABASE becomes CREATING -> HOME, TIER, PROFILE of each tier, its directory
@@ -9,13 +10,14 @@
 //! 2. The directory of a tier that has a file of another owner in it stays.
 //! 3. What is in `lost/` tells of files that are gone, whose names the host has no more: after a
 //!    loss of power that may be any that it had just made or deleted. It keeps no host from
-//!    removing its directory.
+//!    removing its directory. A user is to have seen it before a directory with files leaves.
 //!
 //! Threads: the caller has no file of the directory open.
 
 use super::creation::{undo, undo_tier};
 use super::listing::Named;
 use super::{DIRECTORY_NAME, Holds, LOST_NAME, Names};
+use crate::driver::{Driver, Entry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::small_file;
 use crate::tier::TierIndex;
@@ -23,6 +25,7 @@ use crate::tiered_files::{
     CREATING_NAME, Devices, HOME_FILE_NAME, LOCK_NAME, absolute, clear, has_file,
 };
 use std::path::Path;
+use std::sync::Arc;
 use thermocline_foundation::sync_site;
 
 impl Names {
@@ -39,10 +42,39 @@ impl Names {
             host.recover()?;
         }
         if let Some(name) = self.used() {
-            return Err(self.stays(&format!("it has {name}; delete or export its files first")));
+            return Err(self.stays(&format!("it has {name}; delete its files first")));
         }
         let lost = host.own_path.join(LOST_NAME);
         self.drop_lost(&lost)?;
+        self.take_apart(&lost)
+    }
+
+    /// Brings all files home, as [`Names::export`] does, and takes the directory off its tiers: it
+    /// may be put over others then. Returns how many moved. No host may write meanwhile.
+    ///
+    /// Errors: those of an export; `Invalid` where there is something in `lost/`. The directory
+    /// stays over its tiers.
+    pub fn leave(self) -> Result<u64> {
+        let moved = self.export()?;
+        let lost = self.host.own_path.join(LOST_NAME);
+        let entries = self.lost(&lost)?.map_or_else(Vec::new, |(_, entries)| entries);
+        if let Some(entry) = entries.first() {
+            let name = &entry.name;
+            let why = format!("lost/ has {name}, a link whose file is gone; remove it there first");
+            return Err(self.stays(&why));
+        }
+        for (index, _) in self.host.tiers_apart() {
+            self.host.drop_copies(index);
+        }
+        // A file that is gone from a tier must not be back when nothing knows of it any more.
+        self.sync_directory()?;
+        self.take_apart(&lost)?;
+        Ok(moved)
+    }
+
+    /// Removes what a creation made. Nothing is on the tiers any more.
+    fn take_apart(&self, lost: &Path) -> Result<()> {
+        let host = &self.host;
         host.drop_extents(TierIndex(0));
         sync_site("names/dissolving", || {
             host.own.rename(HOME_FILE_NAME, CREATING_NAME)?;
@@ -51,19 +83,27 @@ impl Names {
         for (_, tier) in host.tiers_apart() {
             undo_tier(&*host.devices, tier.spec())?;
         }
-        host.devices.remove_directory_if_empty(&lost)?;
+        host.devices.remove_directory_if_empty(lost)?;
         sync_site("names/dissolving", || clear(&*host.own, CREATING_NAME))?;
         small_file::remove(&*host.own, LOCK_NAME)?;
         host.devices.remove_directory_if_empty(&host.own_path)
     }
 
+    /// `lost/` and what is in it; none where it is not there.
+    fn lost(&self, path: &Path) -> Result<Option<(Arc<dyn Driver>, Vec<Entry>)>> {
+        match self.host.devices.home(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            lost => {
+                let lost = lost?;
+                let entries = lost.list()?;
+                Ok(Some((lost, entries)))
+            }
+        }
+    }
+
     /// Removes the links in `lost/`, so that they are gone before the directory is.
     fn drop_lost(&self, path: &Path) -> Result<()> {
-        let lost = match self.host.devices.home(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            lost => lost?,
-        };
-        let entries = lost.list()?;
+        let Some((lost, entries)) = self.lost(path)? else { return Ok(()) };
         if let Some(entry) = entries.iter().find(|entry| !entry.is_link) {
             return Err(self.stays(&format!("lost/ has {}, which is no link", entry.name)));
         }

@@ -472,6 +472,15 @@ impl Host {
         Ok(names.dissolve()?)
     }
 
+    /// The directory is taken off its tiers, with its files.
+    pub fn leave(&mut self) -> Step {
+        self.written.clear();
+        self.open.clear();
+        let names = self.names.take().expect("it is open");
+        names.leave()?;
+        Ok(())
+    }
+
     fn sync_directory(&mut self) -> Step {
         self.names().sync_directory()?;
         self.model.lock().settle_all();

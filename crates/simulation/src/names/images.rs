@@ -39,8 +39,18 @@ pub(super) struct Images {
     pub random: Mutex<Random>,
     pub violation: Mutex<Option<Violation>>,
     pub tried: Mutex<u64>,
-    /// The directory is being taken off its tiers, and has no files.
-    pub ends: bool,
+    pub ends: End,
+}
+
+/// What is becoming of the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// It stays over its tiers.
+    Never,
+    /// Its host removes it: it has no files.
+    Removed,
+    /// It is taken off its tiers, with its files.
+    Left,
 }
 
 impl Watcher for Images {
@@ -58,7 +68,7 @@ impl Watcher for Images {
 impl Images {
     pub fn new(setting: Setting, model: Arc<Mutex<Model>>, seed: u64) -> Self {
         let random = Mutex::new(Random::new(mix(seed ^ 0x1A6E)));
-        let (violation, tried, ends) = (Mutex::new(None), Mutex::new(0), false);
+        let (violation, tried, ends) = (Mutex::new(None), Mutex::new(0), End::Never);
         Self { setting, model, random, violation, tried, ends }
     }
 
@@ -93,8 +103,8 @@ impl Images {
     fn try_image(&self, image: &World, what: &str) -> Result<(), Violation> {
         *self.tried.lock() += 1;
         let checked = catch_panic(|| match self.ends {
-            true => self.check_end(image),
-            false => self.check_image(image),
+            End::Never => self.check_image(image),
+            End::Removed | End::Left => self.check_end(image),
         });
         let checked = checked.unwrap_or_else(|said| Err(format!("it panics: {said}")));
         checked.map_err(|why| format!("{what}: {why}"))
@@ -108,11 +118,9 @@ impl Images {
         self.setting.prepare(&devices);
         match self.setting.load(&devices) {
             Ok(names) => {
-                let found = observe(&devices, &names)?;
-                if !found.is_empty() {
-                    return Err(format!("it has {:?}", found.keys()));
+                if !self.end(&devices, names)? {
+                    return Ok(());
                 }
-                names.dissolve().map_err(|error| format!("it stays: {error}"))?;
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 Names::undo_cut_off(&devices, Path::new(HOST)).map_err(text)?;
@@ -127,8 +135,31 @@ impl Images {
                 return Err(format!("{} has {files:?} and {links:?}", path.display()));
             }
         }
+        if self.ends == End::Left {
+            self.model.lock().check_crash(&plain_files(&devices)?)?;
+        }
         let made = self.setting.make(&devices);
         made.map(drop).map_err(|error| format!("it is not made again: {error}"))
+    }
+
+    /// What a crash left over its tiers leaves them now; false where it must not.
+    fn end(&self, devices: &Devices, names: Names) -> Result<bool, Violation> {
+        let text = |error: thermocline_device::Error| error.to_string();
+        if self.ends == End::Removed {
+            let found = observe(devices, &names)?;
+            if !found.is_empty() {
+                return Err(format!("it has {:?}", found.keys()));
+            }
+            names.dissolve().map_err(|error| format!("it stays: {error}"))?;
+            return Ok(true);
+        }
+        names.sync_directory().map_err(text)?;
+        self.model.lock().check_crash(&observe(devices, &names)?)?;
+        match names.leave() {
+            Ok(_) => Ok(true),
+            Err(error) if error.to_string().contains("lost/ has") => Ok(false),
+            Err(error) => Err(format!("it stays: {error}")),
+        }
     }
 
     fn check_image(&self, image: &World) -> Result<(), Violation> {
@@ -255,6 +286,20 @@ pub(super) fn observe(devices: &Devices, names: &Names) -> Result<Observed, Stop
         found.insert(entry.name, bytes);
     }
     Ok(found)
+}
+
+/// All files of the host's directory, which has no links.
+fn plain_files(devices: &Devices) -> Result<Observed, Violation> {
+    let (world, host) = (devices.world(), Path::new(HOST));
+    let links = world.links(host);
+    if !links.is_empty() {
+        return Err(format!("links are left: {links:?}"));
+    }
+    let named = |(name, _): (String, u64)| -> Result<_, Violation> {
+        let bytes = read(devices, &host.join(&name))?;
+        Ok((name, bytes))
+    };
+    world.list(host).into_iter().map(named).collect()
 }
 
 /// The host's links of tiers: the directory and the file that each leads to.

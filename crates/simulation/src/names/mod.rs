@@ -27,8 +27,8 @@ pub use vanishing::vanish;
 
 use crate::devices::{Devices, World};
 use crate::oracle::Violation;
-use host::Host;
-use images::{Images, devices, refuses_copy, spec};
+use host::{Host, Stop};
+use images::{End, Images, devices, refuses_copy, spec};
 use model::Model;
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
@@ -140,20 +140,49 @@ pub fn run(seed: u64) -> Result<Counts, Violation> {
 pub fn run_end(seed: u64) -> Result<u64, Violation> {
     let mut host = host(seed);
     host.make()?;
-    for number in 0..5 {
-        host.step().map_err(|stop| format!("step {number}: {}", Violation::from(stop)))?;
-    }
+    steps(&mut host, 5)?;
     host.delete_all()?;
     if seed.is_multiple_of(2) {
         host.lose()?;
     }
+    let (ended, tried) = watched(host, seed, End::Removed, Host::end)?;
+    ended.map(|()| tried)
+}
+
+/// A directory with its files leaves its tiers, and every call may be the last. Returns how many
+/// images were tried: 0 where links without files keep it there.
+pub fn run_leave(seed: u64) -> Result<u64, Violation> {
+    let mut host = host(seed);
+    host.make()?;
+    steps(&mut host, 12)?;
+    let (left, tried) = watched(host, seed, End::Left, Host::leave)?;
+    match left {
+        Err(why) if why.contains("lost/ has") => Ok(0),
+        left => left.map(|()| tried),
+    }
+}
+
+fn steps(host: &mut Host, count: usize) -> Result<(), Violation> {
+    for number in 0..count {
+        host.step().map_err(|stop| format!("step {number}: {}", Violation::from(stop)))?;
+    }
+    Ok(())
+}
+
+/// The outcome of the host's last call while images are tried, and how many.
+fn watched(
+    mut host: Host,
+    seed: u64,
+    ends: End,
+    last: impl FnOnce(&mut Host) -> Result<(), Stop>,
+) -> Result<(Result<(), Violation>, u64), Violation> {
     let images = Images::new(host.setting, Arc::clone(&host.model), seed);
-    let images = Arc::new(Images { ends: true, ..images });
+    let images = Arc::new(Images { ends, ..images });
     host.devices.watch(Some(Arc::clone(&images) as Arc<_>));
-    let ended = host.end().map_err(Violation::from);
+    let ended = last(&mut host).map_err(Violation::from);
     host.devices.watch(None);
     let violation = images.violation.lock().clone();
-    violation.map_or(ended, Err)?;
+    violation.map_or(Ok(()), Err)?;
     let tried = *images.tried.lock();
-    Ok(tried)
+    Ok((ended, tried))
 }
