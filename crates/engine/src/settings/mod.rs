@@ -167,8 +167,8 @@ pub struct Settings {
     #[serde(skip_serializing_if = "placement::is_high")]
     pub bandwidth_high: u32,
     /// Bytes a second that the fast tier can move, 1 MiB and up, or 0, the default: as in its best
-    /// second since opening, at least 128 MiB. To be set where it is known: seconds of little work
-    /// say little.
+    /// second since opening, at least what `thermocline profile` measured of it, or 128 MiB. To be
+    /// set where it is known: seconds of little work say little.
     #[serde(skip_serializing_if = "placement::is_measured")]
     pub bandwidth_peak: ByteSize,
     /// Threads for flushes and compactions, 1 to 64; default: one per processor, at least 2.

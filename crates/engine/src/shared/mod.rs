@@ -35,7 +35,7 @@ use thermocline_foundation::sync::atomic::{AtomicBool, Ordering};
 use thermocline_foundation::sync::{Condvar, Mutex, MutexGuard};
 use thermocline_foundation::{Clock, FileNumber};
 use thermocline_table::BlockCache;
-use tier_meter::TierMeter;
+use tier_meter::{Peak, TierMeter};
 use tier0::Tier0;
 use totals::{Tally, Totals};
 use write_throttle::WriteThrottle;
@@ -94,7 +94,7 @@ impl Shared {
         if is_metered && is_by_writers {
             files.measure_load(Arc::clone(&clock));
         }
-        let meter = || TierMeter::new(clock.now_ns(), settings.bandwidth_peak.0);
+        let meter = || TierMeter::new(clock.now_ns(), Peak::of(&settings, &files));
         let tier_meter = is_metered.then(meter);
         Self {
             settings,

@@ -9,9 +9,10 @@
 //!
 //! Threads: any; the lock is held for moments.
 
+use crate::settings::Settings;
 use std::time::Duration;
 use thermocline_device::placement::PEAK_MIN;
-use thermocline_device::{TierIndex, TierUse, TieredFiles};
+use thermocline_device::{TierIndex, TierProfile, TierUse, TieredFiles};
 use thermocline_foundation::sync::Mutex;
 
 /// How often the use is measured, at most.
@@ -32,11 +33,32 @@ pub(crate) struct TierMeter {
     is_known: bool,
 }
 
+/// What a tier can move a second, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peak {
+    Known(u64),
+    /// Its best second counts where that is more.
+    AtLeast(u64),
+}
+
+impl Peak {
+    /// Of the fast tier: as the settings say; else what a profile of it does at least, or what any
+    /// tier can.
+    pub fn of(settings: &Settings, files: &TieredFiles) -> Self {
+        if settings.bandwidth_peak.0 > 0 {
+            return Self::Known(settings.bandwidth_peak.0);
+        }
+        let fast = files.tiers().first().map(|tier| TierProfile::of(&**tier.driver()));
+        let best = |of: TierProfile| of.read.bytes_per_s_max().max(of.write.bytes_per_s_max());
+        Self::AtLeast(fast.and_then(best).unwrap_or(PEAK_MIN))
+    }
+}
+
 impl TierMeter {
-    /// A meter that is read from `now_ns` on; with `peak_bytes_per_s` 0 it measures the peak, too.
-    pub fn new(now_ns: u64, peak_bytes_per_s: u64) -> Self {
-        let is_known = peak_bytes_per_s > 0;
-        let peak_bytes_per_s = if is_known { peak_bytes_per_s } else { PEAK_MIN };
+    /// A meter that is read from `now_ns` on.
+    pub fn new(now_ns: u64, peak: Peak) -> Self {
+        let is_known = matches!(peak, Peak::Known(_));
+        let (Peak::Known(peak_bytes_per_s) | Peak::AtLeast(peak_bytes_per_s)) = peak;
         Self { last: Mutex::new(Reading { at_ns: now_ns, bytes: 0, peak_bytes_per_s }), is_known }
     }
 
@@ -78,7 +100,7 @@ mod tests {
 
     #[test]
     fn the_mean_is_said_once_a_period_and_the_best_one_is_the_peak() {
-        let meter = TierMeter::new(500 * MS, 0);
+        let meter = TierMeter::new(500 * MS, Peak::AtLeast(PEAK_MIN));
         assert_eq!(meter.count(1_499 * MS, 9 * MIB), None, "not a period yet");
         assert_eq!(meter.count(1_500 * MS, 10 * MIB), used(10, 128, 1), "little was asked of it");
         assert_eq!(meter.count(1_600 * MS, 11 * MIB), None);
@@ -89,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_peak_that_is_known_stays() {
-        let meter = TierMeter::new(0, 100 * MIB);
+        let meter = TierMeter::new(0, Peak::Known(100 * MIB));
         assert_eq!(meter.count(1_000 * MS, 300 * MIB), used(300, 100, 1));
         assert_eq!(meter.count(2_000 * MS, 310 * MIB), used(10, 100, 1));
     }

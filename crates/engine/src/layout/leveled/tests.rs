@@ -18,7 +18,8 @@ use crate::{ByteSize, Db, Environment, Experiments, PlacementChoice, Preset, Set
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use thermocline_device::MemoryDevices;
+use thermocline_device::profile::Point;
+use thermocline_device::{Curve, Devices, MemoryDevices, TierProfile};
 use thermocline_foundation::random::Random;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::{Clock, Counter, threads};
@@ -272,6 +273,38 @@ fn levels_leave_the_fast_tier_while_much_of_its_bandwidth_is_used_and_come_back(
     assert_eq!(pass(200), (Some(0), 1));
     assert_eq!(pass(0), (Some(1), 0), "and shares it again");
     db.close().unwrap();
+}
+
+#[test]
+fn a_profile_says_what_the_fast_tier_can_move_at_least() {
+    for (profiled_mib, levels) in [(None, Some(2)), (Some(1), Some(0)), (Some(1 << 10), Some(2))] {
+        let (clock, devices) = (Arc::new(StillClock::default()), MemoryDevices::default());
+        devices.create_directory(Path::new("/fast")).unwrap();
+        if let Some(mib) = profiled_mib {
+            let point = Point { workers: 1, bytes_per_s: mib << 20 };
+            let profile = TierProfile { write: Curve::new(vec![point]), ..TierProfile::default() };
+            profile.write(&*devices.home(Path::new("/fast")).unwrap()).unwrap();
+        }
+        let (devices, stepped) = (Arc::new(devices), stepped_environment());
+        let environment = Environment { clock: clock.clone(), devices, ..stepped };
+        let settings = Settings {
+            preset: Some(Preset::Leveled),
+            memory: ByteSize::mib(4),
+            tiers: vec![tier("/fast", 256), tier("/slow", 1 << 10)],
+            placement: PlacementChoice::Bandwidth,
+            ..Settings::default()
+        };
+        let db: Db = environment.create(Path::new("/home"), &settings).unwrap();
+        for key in 0..200_u64 {
+            db.put(key.to_be_bytes(), vec![b'v'; 64 << 10]).unwrap();
+        }
+        clock.sleep(Duration::from_secs(3));
+        flush_one(&db, "tick", Some("value"));
+        flush_one(&db, "next", Some("value"));
+        let found = db.engine().shared().placement.fast_levels();
+        assert_eq!(found, levels, "{profiled_mib:?} MiB a second");
+        db.close().unwrap();
+    }
 }
 
 /// Writes that the table of a flush takes, while each of them meets a synced write of the log.
