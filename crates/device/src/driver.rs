@@ -88,8 +88,8 @@ pub trait DriverFile: Any + Send + Sync + Debug {
     /// more may be read ahead.
     fn read_ahead(&self) {}
 
-    /// A hint: the file is not expected to be read soon. What the system has of it in memory may go,
-    /// but for what is not on the device yet.
+    /// A hint: the file is not expected to be read soon. What the system has of it in memory may
+    /// go, but for what is not on the device yet.
     fn forget_cached(&self) {}
 
     /// Space that is reserved counts as unwritten, and the file system notes of each block of it
