@@ -119,28 +119,39 @@ impl Lookup {
         })
     }
 
-    /// Puts the block of `hash` at `position`, which is not 0, over what is at no position that
-    /// `is_live` any more, or was hit least.
+    /// Puts the block of `hash` at `position`, which is not 0, where nothing is, or else over what
+    /// is at no position that `is_live` any more, or was hit least.
     pub fn insert(&self, hash: u64, position: u64, is_live: impl Fn(u64) -> bool) {
         let new = self.signature(hash) << (POSITION_BITS + HITS_BITS)
             | (position % POSITIONS) << HITS_BITS;
         debug_assert!(new != 0 && position != 0, "0 is no entry");
-        if let Some((entry, _)) = self.entry(hash, None) {
+        let there = self.entry(hash, None).map(|(entry, _)| entry);
+        // Most have a free place: nothing is asked of files then.
+        let is_free = |entry: &AtomicU64| entry.load(Relaxed) == 0;
+        let place = there.or_else(|| self.roomiest(hash, is_free).find(|entry| is_free(entry)));
+        let place = place.or_else(|| {
+            let worth = |entry: &AtomicU64| match entry.load(Relaxed) {
+                word if !is_live(position_of(word)) => 0,
+                word => 1 + (word & HITS_MASK),
+            };
+            self.roomiest(hash, |entry| worth(entry) == 0).min_by_key(|entry| worth(entry))
+        });
+        if let Some(entry) = place {
             entry.store(new, Relaxed);
-            return;
         }
-        let worth = |entry: &&AtomicU64| match entry.load(Relaxed) {
-            0 => 0,
-            word if !is_live(position_of(word)) => 0,
-            word => 1 + (word & HITS_MASK),
-        };
-        // Of the two lines the one with more room, so that both fill evenly.
+    }
+
+    /// The entries of that line of the two of `hash` which has more that are free, so that both
+    /// fill evenly.
+    fn roomiest(
+        &self,
+        hash: u64,
+        is_free: impl Fn(&AtomicU64) -> bool,
+    ) -> impl Iterator<Item = &AtomicU64> {
         let [first, second] = self.lines(hash);
-        let free = |line: &Line| line.0.iter().filter(|entry| worth(entry) == 0).count();
+        let free = |line: &Line| line.0.iter().filter(|entry| is_free(entry)).count();
         let line = if free(second) > free(first) { second } else { first };
-        if let Some(entry) = line.0.iter().min_by_key(worth) {
-            entry.store(new, Relaxed);
-        }
+        line.0.iter()
     }
 
     /// Takes the entry of `hash` at `position` away and gives its hits; none where there is none.
@@ -165,6 +176,7 @@ impl Lookup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use thermocline_foundation::random::Random;
 
     fn hash(number: u64) -> u64 {
@@ -219,6 +231,31 @@ mod tests {
         }
         lookup.insert(hash(10), 10, |_| true);
         assert!(lookup.position(hash(8)).is_none(), "the only one that was never hit");
+        // What has a place, or finds a free one, asks for nothing.
+        let asked = Cell::new(0);
+        let note = |_| {
+            asked.set(asked.get() + 1);
+            true
+        };
+        lookup.insert(hash(10), 11, note);
+        assert_eq!(lookup.take(hash(10), 11), Some(0));
+        lookup.insert(hash(12), 12, note);
+        assert!(asked.get() == 0 && lookup.position(hash(12)) == Some(12));
+        lookup.insert(hash(13), 13, note);
+        assert!(asked.get() > 0);
+    }
+
+    #[test]
+    fn the_two_lines_of_a_block_fill_evenly_whether_or_not_their_entries_are_live() {
+        let lookup = Lookup { lines: vec![Line::default(), Line::default()], ..Lookup::new(1) };
+        let both = |number: &u64| {
+            let [first, second] = lookup.lines(hash(*number));
+            !std::ptr::eq(first, second)
+        };
+        let numbers: Vec<_> = (1..1000).filter(both).take(16).collect();
+        numbers.iter().for_each(|number| lookup.insert(hash(*number), *number, |_| false));
+        let there = numbers.iter().filter(|number| lookup.position(hash(**number)).is_some());
+        assert_eq!(there.count(), 16, "of 16 places none was given up before the last was taken");
     }
 
     #[test]
