@@ -10,17 +10,19 @@
 //! 1. Adopted blocks are of tables that were live at this opening, on slower tiers, and lie inside
 //!    them.
 //! 2. A file that does not count is deleted, and so is one of which less than a quarter is live.
-//! 3. The oldest file comes first, so that of two copies of a block the newer one is found.
+//! 3. The oldest file comes first, so that of two copies of a block the newer one is found. Where
+//!    there is less room than there was, the oldest go unread (`eviction.rs`).
 
 use super::FastCache;
 use super::copies::hash_of;
 use super::work::Work;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use thermocline_device::Result as DeviceResult;
 use thermocline_device::file_cache::lives::FILE_NAME as LIVES_NAME;
 use thermocline_device::file_cache::{CacheLife, CacheLives, CachedBlock, Seal, Sealed};
 use thermocline_device::identity::InstanceId;
-use thermocline_device::{File, FileKind, TieredFiles};
+use thermocline_device::{File, FileInfo, FileKind, TieredFiles};
 use thermocline_foundation::{FileNumber, Planted, planted};
 use thermocline_table::BlockKey;
 
@@ -40,7 +42,10 @@ impl Opening {
     /// Begins a life of the cache, durably: only then may it seal files.
     pub fn begin(files: &TieredFiles, life: u64) -> DeviceResult<Self> {
         let database = files.database();
-        let text = files.home_text(LIVES_NAME)?;
+        let text = files.home_text(LIVES_NAME).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the block cache starts cold: its lives cannot be read");
+            None
+        });
         let mut lives = CacheLives::parse(&text.unwrap_or_default(), database);
         lives.begin(CacheLife {
             generation: files.generation(),
@@ -78,17 +83,32 @@ pub(super) fn forget_lives(files: &TieredFiles) -> DeviceResult<()> {
 }
 
 /// The files that earlier openings left, the newest first.
-pub(super) fn found(files: &TieredFiles) -> Vec<FileNumber> {
+pub(super) fn found(files: &TieredFiles) -> Vec<FileInfo> {
     let files = files.files().into_iter().filter(|file| file.kind == FileKind::BlockCache);
-    files.rev().map(|file| file.number).collect()
+    files.rev().collect()
+}
+
+/// Deletes the files that earlier openings left, which nothing would count.
+pub(super) fn delete_found(files: &TieredFiles) {
+    let numbers: Vec<_> = found(files).iter().map(|file| file.number).collect();
+    if let Err(error) = files.delete_files(&numbers) {
+        tracing::warn!(%error, "files of a block cache stay until reopening");
+    }
 }
 
 impl FastCache {
     /// Adopts or deletes the next file of an earlier opening; false where there is none left.
     pub(super) fn adopt_next(&self, work: &mut Work) -> bool {
-        let Some(number) = work.found.pop() else { return false };
+        if work.found.is_empty() {
+            work.slow_tables = None;
+            self.copies.fill();
+            return false;
+        }
+        let tables = work.slow_tables.get_or_insert_with(|| self.slow_tables());
+        let Some(FileInfo { number, .. }) = work.found.pop() else { return false };
         let began_ns = self.shared.clock.now_ns();
-        let adopted = self.shared.files.open_file(number).and_then(|file| self.adopt(file));
+        let opened = self.shared.files.open_file(number);
+        let adopted = opened.and_then(|file| self.adopt(file, tables));
         let why = match adopted {
             Ok(None) => None,
             Ok(Some(why)) => Some(why.to_owned()),
@@ -101,26 +121,25 @@ impl FastCache {
         }
         let took_ns = self.shared.clock.now_ns().saturating_sub(began_ns);
         self.copies.counts.adopting_ns.add(took_ns);
-        if work.found.is_empty() {
-            self.copies.fill();
-        }
         true
     }
 
-    /// Takes `file` in, or says why it does not count.
-    fn adopt(&self, file: Arc<File>) -> DeviceResult<Option<&'static str>> {
+    /// Takes `file` in, or says why it does not count. `tables` are those on slower tiers.
+    fn adopt(
+        &self,
+        file: Arc<File>,
+        tables: &BTreeMap<FileNumber, u64>,
+    ) -> DeviceResult<Option<&'static str>> {
         let sealed = Sealed::read(&file)?;
         if let Some(why) = self.opening.refusal(&sealed.seal) {
             return Ok(Some(why));
         }
-        let blocks = sealed.blocks(&file)?;
-        let tables = self.slow_tables();
-        let is_live = |block: &&CachedBlock| {
-            let end = block.offset.saturating_add(block.len.into());
-            block.table < sealed.seal.numbers_below
-                && tables.get(&block.table).is_some_and(|bytes| end <= *bytes)
-        };
-        let live: Vec<_> = blocks.iter().filter(is_live).collect();
+        let mut live = sealed.blocks(&file)?;
+        live.retain(|CachedBlock { table, offset, len, .. }| {
+            let end = offset.saturating_add((*len).into());
+            *table < sealed.seal.numbers_below
+                && tables.get(table).is_some_and(|bytes| end <= *bytes)
+        });
         let live_bytes: u64 = live.iter().map(|block| u64::from(block.len)).sum();
         if live_bytes < sealed.directory / LIVE_SHARE {
             return Ok(Some("most of its blocks are of tables that are gone"));

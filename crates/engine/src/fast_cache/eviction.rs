@@ -36,26 +36,44 @@ impl FastCache {
         sealed.cloned().collect()
     }
 
-    /// Deletes the oldest files until the cache keeps to its room.
+    /// Bytes of the files that are read, as long as they may become, and of those that wait to be
+    /// looked at.
+    pub(super) fn used_bytes(&self, work: &Work) -> u64 {
+        let found_bytes: u64 = work.found.iter().map(|file| file.bytes).sum();
+        self.copies.files.load().bytes() + found_bytes
+    }
+
+    /// Deletes the oldest files until the cache keeps to its room: of those of earlier openings the
+    /// ones that were adopted, then the ones that wait for it.
     pub(super) fn give_way(&self, work: &mut Work) {
-        let room_bytes = self.room_bytes();
-        let used_bytes = || self.copies.files.load().bytes();
+        // One of those that wait may be one that a crash cut off, which goes by itself.
+        let cut_off_bytes = if work.found.is_empty() { 0 } else { self.copies.plan.file_bytes };
+        let room_bytes = self.room_bytes() + cut_off_bytes;
         let leaving_bytes = work.leaving.as_ref().map_or(0, |leaving| leaving.file.bytes);
         // Beside one that leaves for another there may be one too many.
-        if used_bytes() + leaving_bytes > room_bytes + self.copies.plan.file_bytes
+        if self.used_bytes(work) + leaving_bytes > room_bytes + self.copies.plan.file_bytes
             && let Some(Leaving { file, .. }) = work.leaving.take()
         {
             self.delete(file.number());
         }
         for file in self.evictable() {
-            if used_bytes() <= room_bytes {
+            if self.used_bytes(work) <= room_bytes {
                 return;
             }
             work.has_given_way = true;
             self.copies.counts.evicted_files.add(1);
             self.drop_file(&file);
         }
-        if used_bytes() > room_bytes
+        let mut surplus_bytes = self.used_bytes(work).saturating_sub(room_bytes);
+        while surplus_bytes > 0
+            && let Some(file) = work.found.pop()
+        {
+            work.has_given_way = true;
+            self.copies.counts.evicted_files.add(1);
+            self.delete(file.number);
+            surplus_bytes = surplus_bytes.saturating_sub(file.bytes);
+        }
+        if surplus_bytes > 0
             && let Some(filled) = work.filled.take()
         {
             self.drop_file(&filled.file);

@@ -13,9 +13,11 @@
 //! Invariants:
 //! 1. A block is served only after its checksum, bound to database, table and offset, has matched.
 //! 2. The cache fails no read, write, opening, closing or checkpoint.
-//! 3. Callers wait for no I/O of the cache but the read of their own block.
+//! 3. Callers wait for no I/O of the cache but the read of their own block, and one whose call
+//!    found tier 0's device full until the cache has given way.
 //! 4. A sealed file never changes; only sealed files are adopted.
-//! 5. Used bytes keep to what tier 0 leaves, and one file; logs come first.
+//! 5. Used bytes, those of files that wait to be looked at included, keep to what tier 0 leaves,
+//!    and one file; logs come first.
 //! 6. Each file of the cache is being filled, sealed, leaving or waiting to be looked at; what is
 //!    none of these was deleted.
 //!
@@ -39,7 +41,7 @@ use crate::jobs::{Job, Step};
 use crate::shared::Shared;
 use crate::shared::tier0::Account;
 use crate::versions::{Follower, Switch};
-use adoption::{Opening, forget_lives, found};
+use adoption::{Opening, delete_found, forget_lives, found};
 use copies::Copies;
 use plan::Plan;
 use std::sync::Arc;
@@ -73,15 +75,18 @@ impl FastCache {
         let tier_bytes = files.tiers()[0].spec().capacity.0;
         let plan = Plan::new(&shared.settings, granted_bytes, tier_bytes);
         if granted_bytes < plan.file_bytes || files.tiers().len() == 1 {
-            let forgotten = forget_lives(files).and_then(|()| files.delete_files(&found(files)));
-            if let Err(error) = forgotten {
-                tracing::warn!(%error, "files of a block cache stay until reopening");
+            if let Err(error) = forget_lives(files) {
+                tracing::warn!(%error, "the lives of a block cache are not forgotten");
             }
+            delete_found(files);
             return None;
         }
         let opening = Opening::begin(files, devices.entropy())
-            .inspect_err(|error| tracing::warn!(%error, "the block cache is off until reopening"))
-            .ok()?;
+            .inspect_err(|error| tracing::warn!(%error, "the block cache is off until reopening"));
+        let Ok(opening) = opening else {
+            delete_found(files);
+            return None;
+        };
         let clock = Arc::clone(&shared.clock);
         let (experiments, jobs) = (&shared.experiments, Arc::clone(&shared.jobs));
         let copies = Arc::new(Copies::new(plan, experiments, clock, jobs));
@@ -114,11 +119,10 @@ impl FastCache {
     /// Makes room for others where they take more than before, or their device has less; false
     /// where nothing has left.
     pub fn make_room(&self) -> bool {
-        let used_bytes = || self.copies.files.load().bytes();
         let mut work = self.work.lock();
-        let before_bytes = used_bytes();
+        let before_bytes = self.used_bytes(&work);
         self.give_way(&mut work);
-        used_bytes() < before_bytes
+        self.used_bytes(&work) < before_bytes
     }
 
     /// What it was asked for since opening, where an experiment wants that.
@@ -147,7 +151,7 @@ impl FastCache {
             self.delete(leaving.file.number());
         }
         let found = std::mem::take(&mut work.found);
-        found.into_iter().for_each(|number| self.delete(number));
+        found.into_iter().for_each(|file| self.delete(file.number));
         let files = self.copies.files.load_full();
         files.list().iter().for_each(|file| self.drop_file(file));
         self.copies.fill();

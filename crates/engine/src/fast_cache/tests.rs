@@ -2,6 +2,7 @@
 //! notices what happens to it.
 
 mod log;
+mod opening;
 
 use crate::support::hooked::{Call, HookedDevices};
 use crate::support::still_clock::StillClock;

@@ -11,17 +11,18 @@
 //! 1. Nothing that happens here fails anything else: an error costs blocks and switches the cache
 //!    off for a while.
 //! 2. A file gets at most the bytes that were announced for it, seal included.
-//! 3. Used bytes keep to what tier 0 leaves (`room.rs`), but for the one file whose blocks are
-//!    being written again.
+//! 3. Used bytes, those of files that wait to be looked at included, keep to what tier 0 leaves
+//!    (`room.rs`), but for the one file whose blocks are being written again.
 //!
 //! Threads: one job at a time, and the thread that closes when no job runs any more.
 
 use super::FastCache;
 use super::copies::hash_of;
 use crate::jobs::Step;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use thermocline_device::file_cache::{Batch, CacheFile, CachedBlock, Seal, Sealed};
-use thermocline_device::{Error, ErrorKind, FileContext, FileKind, Origin};
+use thermocline_device::{Error, ErrorKind, FileContext, FileInfo, FileKind, Origin};
 use thermocline_foundation::{FileNumber, Planted, planted};
 use thermocline_table::BlockKey;
 
@@ -29,7 +30,10 @@ use thermocline_table::BlockKey;
 #[derive(Debug, Default)]
 pub(super) struct Work {
     /// Files of earlier openings that were not looked at yet, the newest first.
-    pub found: Vec<FileNumber>,
+    pub found: Vec<FileInfo>,
+    /// Lengths of the tables that lay on slower tiers when the first of them was looked at: those
+    /// that have come since have no blocks there.
+    pub slow_tables: Option<BTreeMap<FileNumber, u64>>,
     pub filled: Option<Filled>,
     pub leaving: Option<Leaving>,
     /// Files went for want of room: what comes back may be taken again, and their blocks, which
@@ -65,11 +69,11 @@ impl FastCache {
     }
 
     fn work_on(&self, work: &mut Work) -> Step {
+        self.give_up_retired(work);
+        self.give_way(work);
         if self.adopt_next(work) {
             return Step::More;
         }
-        self.give_up_retired(work);
-        self.give_way(work);
         if work.leaving.is_some() {
             self.reinsert(work);
             return Step::More;

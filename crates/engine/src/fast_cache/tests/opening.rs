@@ -1,0 +1,94 @@
+//! What an opening does with the files of earlier ones: those that have no room any more go unread,
+//! and a list of lives that cannot be read or written costs the copies and nothing else.
+
+use super::{Db, HOME, cache, cache_files, check, settings, stats, store, tier};
+use crate::support::hooked::{Call, HookedDevices};
+use crate::support::stepped_environment;
+use crate::{Environment, Settings};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use thermocline_device::{Error, ErrorKind, FileKind, MemoryDevices};
+use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+fn files(db: &Db) -> usize {
+    let files = db.engine().shared().files.files().into_iter();
+    files.filter(|file| file.kind == FileKind::BlockCache).count()
+}
+
+#[test]
+fn files_that_have_no_room_any_more_go_unread_the_oldest_first() {
+    let opened = Arc::new(Mutex::new(BTreeSet::new()));
+    let noted = Arc::clone(&opened);
+    let hook = move |call: Call, _: &Path, name: &str| {
+        if call == Call::Open && name.ends_with(".cache") {
+            noted.lock().insert(name.to_owned());
+        }
+        Ok(())
+    };
+    let memory = MemoryDevices::default();
+    let devices = HookedDevices::new(Arc::new(memory.clone()), Arc::new(hook));
+    let environment = Environment { devices: Arc::new(devices), ..stepped_environment() };
+    let db = store(&environment, cache(2048));
+    (0..2).for_each(|_| check(&db, 0..1500));
+    db.close().unwrap();
+    let there: BTreeMap<_, _> = cache_files(&memory, &tier("/fast", 8)).into_iter().collect();
+    assert!(there.len() > 20, "{}", there.len());
+
+    opened.lock().clear();
+    let smaller = Settings { tiers: vec![], ..settings(cache(1024)) };
+    let db = environment.open_with(Path::new(HOME), &smaller).unwrap();
+    db.settle().unwrap();
+    let (told, opened) = (stats(&db), opened.lock().clone());
+    let newest: BTreeSet<_> = there.keys().rev().take(opened.len()).cloned().collect();
+    assert_eq!(opened, newest);
+    // A file more than there is room for, which may be one that a crash cut off.
+    let bytes: usize = opened.iter().map(|name| there[name].len()).sum();
+    let room = told.room_bytes as usize + (64 << 10);
+    assert!(bytes > 512 << 10 && bytes <= room, "{bytes} bytes of files were opened: {told:?}");
+    assert_eq!(told.adopted_files, opened.len() as u64, "{told:?}");
+    assert_eq!(told.evicted_files, there.len() as u64 - told.files, "{told:?}");
+    check(&db, 0..200);
+}
+
+#[test]
+fn lives_that_cannot_be_read_or_written_cost_the_copies_and_no_more() {
+    for failing in [Call::Read, Call::Write] {
+        let fails = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&fails);
+        let hook = move |call: Call, _: &Path, name: &str| {
+            if name.starts_with("cache-lives") && call == failing && told.load(Relaxed) {
+                return Err(Error::new(ErrorKind::Io, "the test's device fails"));
+            }
+            Ok(())
+        };
+        let devices = HookedDevices::new(Arc::new(MemoryDevices::default()), Arc::new(hook));
+        let environment = Environment { devices: Arc::new(devices), ..stepped_environment() };
+        let db = store(&environment, cache(2048));
+        (0..3).for_each(|_| check(&db, 0..200));
+        let before = files(&db);
+        assert!(before > 2);
+        db.close().unwrap();
+
+        fails.store(true, Relaxed);
+        let db = environment.open(Path::new(HOME)).unwrap();
+        db.settle().unwrap();
+        assert_eq!(files(&db), 0, "{failing:?}: none counts, and none takes room");
+        let there = db.stats().fast_cache;
+        let refused = there.as_ref().map(|cache| (cache.adopted_files, cache.refused_files));
+        let cold = (failing == Call::Read).then_some((0, before as u64));
+        assert_eq!(refused, cold, "{failing:?}: without a list there is no cache");
+        (0..3).for_each(|_| check(&db, 0..200));
+        let hits = db.stats().fast_cache.map_or(0, |cache| cache.hits);
+        assert_eq!(hits > 0, failing == Call::Read, "{failing:?}");
+        assert_eq!(db.stats().read_only, None);
+        db.close().unwrap();
+
+        fails.store(false, Relaxed);
+        let db = environment.open(Path::new(HOME)).unwrap();
+        (0..3).for_each(|_| check(&db, 0..200));
+        assert!(stats(&db).hits > 0, "{failing:?}: it comes back");
+        db.close().unwrap();
+    }
+}
