@@ -585,6 +585,19 @@ fn the_cache_of_blocks_is_shown_resized_and_emptied() {
     assert!(shown(&["cache", "resize", "16MiB"]).contains("may take 16 MiB of tier 0"));
     assert!(shown(&["cache", "show"]).contains("16 MiB"));
     assert!(shown(&["cache", "show", "--json"]).contains("\"simulated_lru\""));
+    let running = shown(&["stats", "--all"]);
+    for figure in [
+        "room that logs",
+        "read from the fast tier",
+        "of the others, wanted",
+        "files that left",
+        "copies that were wrong",
+        "of the budget of writes",
+        "blocks of earlier openings",
+        "files of earlier openings that did not count",
+    ] {
+        assert!(running.contains(figure), "{figure} is not in {running}");
+    }
     assert!(shown(&["cache", "resize", "60MiB"]).contains("tier 0 leaves it"));
     assert_eq!(scratch.ok(&["get", "water"]), b"warm");
     assert!(shown(&["cache", "clear"]).contains("is empty"));

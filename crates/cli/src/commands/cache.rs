@@ -79,6 +79,7 @@ pub fn running(cache: &FastCacheStats, table: &mut Table) {
         ("blocks written again", text::count(cache.reinserted_blocks)),
         ("files that left", text::count(cache.evicted_files)),
         ("blocks of earlier openings", text::count(cache.adopted_blocks)),
+        ("files of earlier openings that did not count", text::count(cache.refused_files)),
         ("copies that were wrong", text::count(cache.failed)),
         ("memory for looking up and deciding", size(cache.memory_bytes)),
     ] {
