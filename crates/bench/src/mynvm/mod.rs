@@ -73,6 +73,7 @@ type Figures = Vec<Figure>;
 Examples:
   thermocline-bench mynvm --quick --figure 25 --workload ycsb-c
   thermocline-bench mynvm --figure 25 --records 6m --seconds 30 --warm-up-seconds 150
+  thermocline-bench mynvm --figure 25 --engine rocksdb
   thermocline-bench mynvm --figure 17 --text words.txt
   thermocline-bench mynvm --figure judge,13
   thermocline-bench mynvm --figure judge --trace mynvm-trace.jsonl
@@ -92,6 +93,9 @@ pub struct MynvmArguments {
     /// Rows on these workloads alone: ycsb-a, -b, -c, -e, linkbench, ycsb-c/uniform
     #[arg(long, value_delimiter = ',')]
     pub workload: Vec<String>,
+    /// Rows that this store has a part in alone, as rocksdb; rows without a store are left out
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    pub engine: Vec<String>,
     /// The text of figure 17, which is cut into records at its line ends
     #[arg(long, value_name = "FILE")]
     pub text: Option<PathBuf>,
@@ -209,7 +213,7 @@ pub fn run(
     crate::rows::run(&PAPER, &arguments.rows, rows, sizes.devices(), &ways, context, say)
 }
 
-/// The rows by figure, workload and name.
+/// The rows by figure, workload, store and name.
 fn chosen(arguments: &MynvmArguments, sizes: &Sizes) -> Outcome<Vec<Row>> {
     let named = arguments.figure.concat();
     let figures = if named.is_empty() { PAPER.figures } else { &named };
@@ -220,6 +224,14 @@ fn chosen(arguments: &MynvmArguments, sizes: &Sizes) -> Outcome<Vec<Row>> {
         if rows.is_empty() {
             let words = arguments.workload.join(", ");
             return Err(format!("no row of these figures is on {words}").into());
+        }
+    }
+    if !arguments.engine.is_empty() {
+        let store = |label: &str| label.split(['@', '+']).next().unwrap_or_default().to_owned();
+        rows.retain(|row| row.points().any(|p| arguments.engine.contains(&store(&p.engine))));
+        if rows.is_empty() {
+            let words = arguments.engine.join(", ");
+            return Err(format!("no row of these figures is of {words}").into());
         }
     }
     asked(rows, &arguments.rows)
@@ -288,6 +300,14 @@ mod tests {
         assert_eq!(names(&["--row", "25/mean"]).unwrap(), ["25/mean/rocksdb"]);
         let error = names(&["--workload", "ycsb-d"]).unwrap_err().to_string();
         assert!(error.contains("on ycsb-d"), "{error}");
+        let beside = names(&["--figure", "25", "--engine", "rocksdb"]).unwrap();
+        let expected =
+            ["ycsb-c", "ycsb-b", "linkbench", "mean"].map(|on| format!("25/{on}/rocksdb"));
+        assert_eq!(beside, expected);
+        let of_both = names(&["--engine", "rocksdb,device", "--row", "21/mean/poll"]).unwrap();
+        assert_eq!(of_both.len(), 5);
+        let error = names(&["--engine", "rocks"]).unwrap_err().to_string();
+        assert!(error.contains("of rocks"), "{error}");
     }
 
     #[test]
