@@ -47,13 +47,17 @@ impl Copies {
         self.state.lock().unwrap()
     }
 
-    /// Flips a bit of every copy.
-    fn damage(&self) {
-        for at in self.state().at.values() {
-            let mut page = self.file.read(*at, PAGE_BYTES).unwrap().to_vec();
-            page[3] ^= 1;
-            self.file.write(*at, Buffer::copy_of(&page)).1.unwrap();
+    /// Flips a bit of the byte at `offset` of every copy that has one; how many these are.
+    fn damage(&self, offset: usize) -> usize {
+        let state = self.state();
+        let long: Vec<_> = state.at.iter().filter(|(key, _)| offset < key.len as usize).collect();
+        for (_, at) in &long {
+            let page = **at + (offset / PAGE_BYTES * PAGE_BYTES) as u64;
+            let mut bytes = self.file.read(page, PAGE_BYTES).unwrap().to_vec();
+            bytes[offset % PAGE_BYTES] ^= 1 << (offset % 8);
+            self.file.write(page, Buffer::copy_of(&bytes)).1.unwrap();
         }
+        long.len()
     }
 }
 
@@ -152,7 +156,7 @@ fn a_copy_that_is_wrong_or_cannot_be_read_is_reported_and_the_table_answers() {
     let (driver, table) = table(1, &copies, &rows);
     check(&table, &rows);
     let count = copies.state().at.len();
-    copies.damage();
+    assert_eq!(copies.damage(3), count);
     driver.reads.store(0, Relaxed);
     check(&table, &rows);
     assert_eq!(copies.state().failed, count, "each once: then it was offered anew");
@@ -161,6 +165,24 @@ fn a_copy_that_is_wrong_or_cannot_be_read_is_reported_and_the_table_answers() {
     copies.state().admits = false;
     check(&table, &rows);
     assert_eq!(copies.state().failed, 2 * count);
+}
+
+/// Each byte of data blocks, of partitions of index and filter, and of trailers. Those of the
+/// directories and footers that lead to copies are flipped by the rot of the simulation.
+#[test]
+fn a_bit_that_flips_anywhere_in_a_copy_is_noticed_and_costs_a_read_of_the_table() {
+    let (rows, copies) = (small_rows(), Copies::new());
+    let (driver, table) = table(1, &copies, &rows);
+    check(&table, &rows);
+    let longest = copies.state().at.keys().map(|key| key.len).max().unwrap();
+    for offset in 0..longest as usize {
+        let damaged = copies.damage(offset);
+        copies.state().failed = 0;
+        driver.reads.store(0, Relaxed);
+        check(&table, &rows);
+        assert_eq!(copies.state().failed, damaged, "the byte at {offset}");
+        assert!(damaged > 0 && driver.reads.load(Relaxed) >= damaged as u64);
+    }
 }
 
 #[test]
