@@ -19,6 +19,10 @@ use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ord
 /// Reads of a file that may fail before it is given up.
 const FAILURES_MAX: u32 = 16;
 
+/// A failure that comes so many requests of the cache after the one before is the first again:
+/// about one look-up in a million finds another block's copy, which is no fault of its file.
+const FAILURES_APART: u64 = 1 << 20;
+
 /// A file that blocks are read from.
 #[derive(Debug)]
 pub struct CacheFile {
@@ -32,6 +36,8 @@ pub struct CacheFile {
     pub sealed: OnceLock<Sealed>,
     /// The time of the last hit, or of its making.
     last_hit: AtomicU64,
+    /// The time of the last failure, or 0.
+    last_failure: AtomicU64,
     failures: AtomicU32,
     retired: AtomicBool,
 }
@@ -52,13 +58,15 @@ impl CacheFile {
         self.start + self.bytes / POSITION_BYTES
     }
 
-    /// A read of it failed. True for the one failure that is too much.
+    /// The read of it that was its last hit failed. True for the one failure that is too much.
     pub fn failed(&self) -> bool {
-        let is_last = self.failures.fetch_add(1, Relaxed) + 1 == FAILURES_MAX;
-        if is_last {
-            self.retired.store(true, Relaxed);
+        let now = self.last_hit();
+        let before = self.last_failure.swap(now, Relaxed);
+        if now.saturating_sub(before) > FAILURES_APART {
+            self.failures.store(0, Relaxed);
         }
-        is_last
+        let is_too_much = self.failures.fetch_add(1, Relaxed) + 1 >= FAILURES_MAX;
+        is_too_much && !self.retired.swap(true, Relaxed)
     }
 
     /// It is to go.
@@ -100,6 +108,7 @@ impl Files {
             bytes,
             sealed: OnceLock::new(),
             last_hit: AtomicU64::new(now),
+            last_failure: AtomicU64::new(0),
             failures: AtomicU32::new(0),
             retired: AtomicBool::new(false),
         });
@@ -199,5 +208,19 @@ mod tests {
         let too_much = (0..40).filter(|_| file.failed()).count();
         assert!(too_much == 1 && file.is_retired());
         assert!(files.copy_at(file.position(0), 16, 1).is_none());
+    }
+
+    #[test]
+    fn failures_far_apart_retire_no_file() {
+        let (files, file) = Files::new().with(file(1), 64 << 10, 0);
+        let fails = |now| {
+            assert!(files.copy_at(file.position(0), 16, now).is_some());
+            file.failed()
+        };
+        let far = FAILURES_APART + 1;
+        assert!((1..100).all(|time| !fails(time * far)));
+        let last = 99 * far;
+        assert!((1..15).all(|time| !fails(last + time * FAILURES_APART)));
+        assert!(fails(last + 15 * FAILURES_APART) && file.is_retired(), "sixteen in a row");
     }
 }
