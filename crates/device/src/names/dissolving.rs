@@ -17,7 +17,7 @@
 use super::creation::{undo, undo_tier};
 use super::listing::Named;
 use super::{DIRECTORY_NAME, Holds, LOST_NAME, Names};
-use crate::driver::{Driver, Entry};
+use crate::driver::Driver;
 use crate::error::{Error, ErrorKind, Result};
 use crate::small_file;
 use crate::tier::TierIndex;
@@ -57,7 +57,7 @@ impl Names {
     pub fn leave(self) -> Result<u64> {
         let moved = self.export()?;
         let lost = self.host.own_path.join(LOST_NAME);
-        let entries = self.lost(&lost)?.map_or_else(Vec::new, |(_, entries)| entries);
+        let entries = self.lost(&lost)?.map_or_else(|| Ok(Vec::new()), |lost| lost.list())?;
         if let Some(entry) = entries.first() {
             let name = &entry.name;
             let why = format!("lost/ has {name}, a link whose file is gone; remove it there first");
@@ -89,21 +89,18 @@ impl Names {
         host.devices.remove_directory_if_empty(&host.own_path)
     }
 
-    /// `lost/` and what is in it; none where it is not there.
-    fn lost(&self, path: &Path) -> Result<Option<(Arc<dyn Driver>, Vec<Entry>)>> {
+    /// The directory `lost/`; none where it is not there.
+    fn lost(&self, path: &Path) -> Result<Option<Arc<dyn Driver>>> {
         match self.host.devices.home(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            lost => {
-                let lost = lost?;
-                let entries = lost.list()?;
-                Ok(Some((lost, entries)))
-            }
+            lost => lost.map(Some),
         }
     }
 
     /// Removes the links in `lost/`, so that they are gone before the directory is.
     fn drop_lost(&self, path: &Path) -> Result<()> {
-        let Some((lost, entries)) = self.lost(path)? else { return Ok(()) };
+        let Some(lost) = self.lost(path)? else { return Ok(()) };
+        let entries = lost.list()?;
         if let Some(entry) = entries.iter().find(|entry| !entry.is_link) {
             return Err(self.stays(&format!("lost/ has {}, which is no link", entry.name)));
         }
