@@ -450,6 +450,9 @@ bugs! {
     /// Of each key the newest record counts, wherever it lies · a manifest is made anew without
     /// what slots have · a manifest of zeros, records on the fast tier.
     RebuildForgetsSlots,
+    /// Of each key the newest record counts, wherever it lies · a manifest is made anew without
+    /// what logs have · a manifest of zeros, records that were not flushed.
+    RebuildForgetsLogs,
     /// Names over links · a link replaces another before what it names is synced · a file is
     /// renamed over another before its own sync, power cut.
     LinkSwitchedUnsynced,

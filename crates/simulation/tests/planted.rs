@@ -67,8 +67,12 @@ const FOUND_BY_CACHE_SCRIPTS: [Planted; 7] = [
 const FOUND_BY_DICTIONARY_SCRIPTS: [Planted; 1] = [Planted::DictionaryOfOtherTable];
 
 /// Of repairs; `tests/repair.rs` finds them.
-const FOUND_BY_REPAIRS: [Planted; 3] =
-    [Planted::RepairNamesNothing, Planted::RepairDeletesFirst, Planted::RebuildForgetsSlots];
+const FOUND_BY_REPAIRS: [Planted; 4] = [
+    Planted::RepairNamesNothing,
+    Planted::RepairDeletesFirst,
+    Planted::RebuildForgetsSlots,
+    Planted::RebuildForgetsLogs,
+];
 
 /// Bugs of the region of persistent memory, which no store here has; the tests of `crates/pmem`
 /// find them, schedules of it, `crates/engine/tests/persistent_memory`, and `tests/region.rs`.

@@ -52,9 +52,11 @@ fn a_manifest_that_is_damaged_beyond_repair_is_made_anew() {
 
 #[cfg(feature = "planted-bugs")]
 #[test]
-fn a_manifest_that_is_made_anew_without_slots_is_found() {
-    let found = with(Planted::RebuildForgetsSlots, made_anew);
-    assert!(found.is_err(), "{found:?}");
+fn a_manifest_that_is_made_anew_without_slots_or_logs_is_found() {
+    for bug in [Planted::RebuildForgetsSlots, Planted::RebuildForgetsLogs] {
+        let found = with(bug, made_anew);
+        assert!(found.is_err(), "{bug:?}: {found:?}");
+    }
 }
 
 #[test]

@@ -6,15 +6,17 @@
 
 use super::plan::{Lost, RepairStep};
 use super::{Bytes as Kept, Meter, Piece, Subject, is_damage, read_otherwise, with_way_out};
-use crate::batch::{BatchReader, WriteBatch};
+use crate::batch::{BatchReader, BatchRecord, WriteBatch};
 use crate::engine::restore::{numbers_of, require_durable, require_floor};
 use crate::error::{Error, Result};
 use crate::front::replay::{Replay, Replayed};
-use crate::generations::memtable::Memtable;
+use crate::generations::memtable::{Memtable, MemtableCursor};
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use thermocline_device::{Error as DeviceError, File, FileContext, FileKind, Origin, TierIndex};
+use thermocline_device::{
+    Error as DeviceError, File, FileContext, FileKind, Origin, TierIndex, TieredFiles,
+};
 use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_log::{LogHeader, LogReader, LogSettings, LogWriter, ReplayEnd};
 use thermocline_table::RecordKind;
@@ -31,6 +33,8 @@ pub(super) struct LogsFound {
     live: Vec<FileNumber>,
     /// Their records up to the first hole.
     memtable: Arc<Memtable>,
+    /// Keys of which other files have a newer record than these, where they are cut.
+    pub outdated: BTreeSet<Vec<u8>>,
     pub pieces: Vec<Piece>,
     pub state: State,
     /// They end at a hole, or in unsynced writes: a log that follows them would not count.
@@ -65,6 +69,50 @@ impl LogsFound {
     pub fn newest(&self, key: &[u8]) -> Option<(Sequence, bool)> {
         let (trailer, _) = self.memtable.get(key, Sequence::MAX)?;
         Some((trailer.sequence(), trailer.kind() == RecordKind::Put))
+    }
+
+    /// The keys of which they have a record, up to the hole.
+    pub fn keys(&self) -> BTreeSet<Vec<u8>> {
+        let mut keys = BTreeSet::new();
+        let mut cursor = MemtableCursor::new(Arc::clone(&self.memtable));
+        cursor.seek_to_first();
+        while let Some(entry) = cursor.entry() {
+            keys.insert(entry.key().to_vec());
+            cursor.next();
+        }
+        keys
+    }
+
+    /// Appends a batch of them to the log that takes their place, without the outdated keys: then
+    /// each of its records by itself, and an empty one for each that is left out.
+    fn append_current(
+        &self,
+        writer: &LogWriter,
+        first: Sequence,
+        count: u32,
+        payload: &[u8],
+    ) -> Result<()> {
+        let records = BatchReader::new(payload)?.collect::<Result<Vec<_>>>()?;
+        let part = |at: u32, len: u32| &payload[at as usize..][..len as usize];
+        let is_outdated =
+            |record: &BatchRecord| self.outdated.contains(part(record.key_at, record.key_len));
+        if !records.iter().any(is_outdated) {
+            return Ok(append(writer, first, count, payload)?);
+        }
+        let (mut next, mut left) = (first, count);
+        for (at, record) in records.iter().enumerate() {
+            let mut batch = WriteBatch::new();
+            let key = part(record.key_at, record.key_len);
+            match record.kind {
+                _ if is_outdated(record) => &mut batch,
+                RecordKind::Put => batch.put(key, part(record.value_at, record.value_len)),
+                RecordKind::Delete => batch.delete(key),
+            };
+            let sequences = if at + 1 < records.len() { 1 } else { left };
+            append(writer, next, sequences, &batch.freeze()?.0)?;
+            (next, left) = (next.next(), left.saturating_sub(1));
+        }
+        Ok(())
     }
 }
 
@@ -109,7 +157,18 @@ pub(super) fn look(subject: &Subject, meter: &mut Meter<'_>) -> Result<LogsFound
             let memtable = memtable.unwrap_or_default();
             let last = last_of(subject, &live)?;
             let behind = Behind::new();
-            Ok(LogsFound { numbers, live, memtable, pieces, state, ends_at_hole, last, behind })
+            let outdated = BTreeSet::new();
+            Ok(LogsFound {
+                numbers,
+                live,
+                memtable,
+                outdated,
+                pieces,
+                state,
+                ends_at_hole,
+                last,
+                behind,
+            })
         }
         Err(error) if is_damage(&error) => cut(subject, numbers, live, &error),
         Err(error) => Err(error),
@@ -171,8 +230,9 @@ fn cut(
     let last = chain.last;
     pieces[0].step.lost.push(Lost::Writes { after: last.map(|last| last.0) });
     let (memtable, state) = (Arc::new(memtable), State::Cut);
-    let behind = behind(subject, &live, last)?;
-    Ok(LogsFound { numbers, live, memtable, pieces, state, ends_at_hole: true, last, behind })
+    let (behind, outdated) = (behind(subject, &live, last)?, BTreeSet::new());
+    let ends_at_hole = true;
+    Ok(LogsFound { numbers, live, memtable, outdated, pieces, state, ends_at_hole, last, behind })
 }
 
 /// What can still be read of logs behind the record `last`.
@@ -257,18 +317,13 @@ pub(super) fn rewrite(
     }
     let replaces_others = found.state == State::Cut || found.ends_at_hole;
     let files = &subject.files;
-    let context = FileContext { kind: FileKind::Log, origin: Origin::Recovery };
-    let first_sequence = Sequence::ZERO.next();
-    let header = LogHeader { stream: 0, previous: None, first_sequence };
-    let settings = LogSettings { segment_bytes: 0, ..LogSettings::default() };
-    let begin = |file: &Arc<File>| LogWriter::create(Arc::clone(file), header, settings);
-    let (file, writer) = files.create_begun(context, 0, begin)?;
+    let (file, writer) = begin(files)?;
     let mut chain = Chain::of(subject);
     let mut written = Ok(());
     for number in &found.live {
         let mut write = |first, count, payload: &[u8]| {
             if replaces_others && written.is_ok() {
-                written = append(&writer, first, count, payload);
+                written = found.append_current(&writer, first, count, payload);
             }
             Ok(())
         };
@@ -308,6 +363,16 @@ pub(super) fn rewrite(
     writer.seal()?;
     files.publish(&[file.number()])?;
     Ok(Some(NewLog { number: file.number(), replaces_others, last_sequence }))
+}
+
+/// A new log, which the namespace does not have yet.
+pub(super) fn begin(files: &Arc<TieredFiles>) -> Result<(Arc<File>, LogWriter)> {
+    let context = FileContext { kind: FileKind::Log, origin: Origin::Recovery };
+    let first_sequence = Sequence::ZERO.next();
+    let header = LogHeader { stream: 0, previous: None, first_sequence };
+    let settings = LogSettings { segment_bytes: 0, ..LogSettings::default() };
+    let begin = |file: &Arc<File>| LogWriter::create(Arc::clone(file), header, settings);
+    Ok(files.create_begun(context, 0, begin)?)
 }
 
 fn append(

@@ -15,7 +15,7 @@
 //!
 //! The parts: `slots` (the fast tier of hybrid), `tables`, `logs`, each with what it finds and what
 //! it does; `map_file` and `settings_file`, which come first; `behind` names what a log loses that
-//! is cut; this file is their order. Two are apart:
+//! is cut, and `outdated` what it must not keep; this file is their order. Two are apart:
 //! `region` makes the index in persistent memory anew, and `rebuild` a manifest. Decision page:
 //! `docs/decisions/0096-repair.md`.
 //!
@@ -24,6 +24,7 @@
 mod behind;
 mod logs;
 mod map_file;
+mod outdated;
 pub(crate) mod plan;
 mod rebuild;
 pub(crate) mod region;
@@ -322,6 +323,7 @@ impl Subject {
         let mut logs = logs::look(self, &mut meter)?;
         let mut slots = slots::look(self, &mut meter)?;
         let mut tables = tables::look(self, &mut meter)?;
+        outdated::find(self, &mut logs, &slots)?;
         slots.weigh(self, &logs)?;
         slots.find_copies(&mut tables, &logs)?;
         behind::name_lost(self, &mut logs, &slots)?;

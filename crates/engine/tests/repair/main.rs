@@ -11,6 +11,7 @@ mod hooked;
 mod logs;
 mod manifest;
 mod map;
+mod rebuilt;
 #[path = "../../../device/tests/tiers/simulated.rs"]
 #[allow(dead_code, reason = "shared with the tests of the device crate")]
 mod simulated;

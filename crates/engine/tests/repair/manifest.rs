@@ -18,7 +18,7 @@ use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What becomes of the newest manifest.
 #[derive(Clone, Copy, Debug)]
-enum Harm {
+pub enum Harm {
     Zeros,
     Noise,
     Cut,
@@ -28,7 +28,7 @@ enum Harm {
 
 const HARMS: [Harm; 5] = [Harm::Zeros, Harm::Noise, Harm::Cut, Harm::Empty, Harm::Gone];
 
-fn harmed(image: &Image, harm: Harm) -> Image {
+pub fn harmed(image: &Image, harm: Harm) -> Image {
     let mut image = image.clone();
     let newest = of_kind(&image, ".manifest").into_iter().max_by_key(|at| image[*at].1.clone());
     let at = newest.unwrap();
@@ -47,11 +47,11 @@ fn plan(devices: &impl DevicesOfTest) -> thermocline::Result<RepairPlan> {
     environment(devices.shared()).plan_manifest_rebuild(Path::new(HOME), None, &mut |_| {})
 }
 
-fn rebuild(devices: &impl DevicesOfTest) -> thermocline::Result<RepairPlan> {
+pub fn rebuild(devices: &impl DevicesOfTest) -> thermocline::Result<RepairPlan> {
     environment(devices.shared()).rebuild_manifest(Path::new(HOME), None, &mut |_| {})
 }
 
-trait DevicesOfTest {
+pub trait DevicesOfTest {
     fn shared(&self) -> Arc<dyn Devices>;
 }
 
@@ -63,7 +63,7 @@ impl<T: Devices + Clone + 'static> DevicesOfTest for T {
 
 /// Plans and rebuilds: what is planned is done, planning changes nothing, and afterwards there is
 /// nothing left to do.
-fn planned_and_done(devices: &MemoryDevices) -> RepairPlan {
+pub fn planned_and_done(devices: &MemoryDevices) -> RepairPlan {
     let before = take(devices);
     let planned = plan(devices).unwrap();
     assert!(take(devices) == before, "planning has changed a file");
@@ -85,7 +85,7 @@ fn returning(plan: &RepairPlan, key: &[u8]) -> bool {
 
 /// Opens what was rebuilt, which must verify, and compares it: the newest value of each key that
 /// has one, and of others none, or where the plan says so one that it had. Says how many are back.
-fn compare(devices: &impl DevicesOfTest, model: &Model, plan: Option<&RepairPlan>) -> usize {
+pub fn compare(devices: &impl DevicesOfTest, model: &Model, plan: Option<&RepairPlan>) -> usize {
     let environment = environment(devices.shared());
     let db = environment.open(Path::new(HOME)).unwrap();
     let problems = db.verify(&mut |_| {}).unwrap().problems;

@@ -1,8 +1,8 @@
-//! With which log recovery begins, where no manifest says it.
+//! What logs have, where no manifest says with which one recovery begins.
 //!
 //! A log goes once tables or slots have its records, but a few wait to be used again, and still
 //! have theirs. Logs are replayed one after the other, and each goes on where the one before ends.
-//! So those that count are the last ones of which that is so:
+//! So those that may count are the last ones of which that is so:
 //!
 //! ```text
 //!   7: 10..19, whole   9: 31..40, whole   10: 41..47, whole   11: 48..55   12: empty
@@ -12,13 +12,16 @@
 //! One that has the sequence of a bulk load is: all that is older was flushed before the load,
 //! which is newer, and is in no log.
 //!
-//! Replaying more logs than needed gives records that tables have, with the same sequences, and all
-//! that is newer than these, so that none is hidden by an older one.
+//! More logs than needed give records that tables have, and where the last ones are in use again,
+//! without what was written since. A memtable would hide newer records that tables have. So no log
+//! is replayed: of each key the newest record goes to a table, and of tables the newest counts.
 
 use super::KeySpan;
 use crate::batch::BatchReader;
 use crate::engine::restore::numbers_of;
 use crate::error::{Error, Result};
+use crate::front::replay::Replay;
+use crate::generations::memtable::{Entry, MemtableCursor};
 use crate::repair::is_damage;
 use std::sync::Arc;
 use thermocline_device::{FileKind, TieredFiles};
@@ -28,7 +31,7 @@ use thermocline_log::{LogReader, ReplayEnd};
 /// What the logs tell.
 #[derive(Debug, Default)]
 pub(super) struct LogsTold {
-    /// With which recovery begins; zero where there is no log.
+    /// The first that may count; zero where there is no log.
     pub floor: FileNumber,
     /// Tables have all up to this sequence, or a bulk load has it.
     pub reached: Sequence,
@@ -115,6 +118,33 @@ impl LogsTold {
             widen(&mut self.span, &until);
         }
     }
+}
+
+/// The newest record of each key that the logs from `floor` on have, ascending, and the newest
+/// sequence; none where they are damaged, for a repair cuts them once there is a manifest. Nothing
+/// else has a newer record than `known`.
+pub(super) fn newest(
+    files: &Arc<TieredFiles>,
+    floor: FileNumber,
+    known: Sequence,
+) -> Result<Option<(Vec<Entry>, Sequence)>> {
+    let mut live = numbers_of(files, |kind| kind == FileKind::Log);
+    live.retain(|number| *number >= floor);
+    let replay = Replay { files, memtable_bytes: None, region: None };
+    let replayed = match replay.run(&live, known, &mut |_| Ok(())) {
+        Err(error) if is_damage(&error) => return Ok(None),
+        replayed => replayed?,
+    };
+    let mut newest: Vec<Entry> = Vec::new();
+    let mut cursor = MemtableCursor::new(replayed.memtable.unwrap_or_default());
+    cursor.seek_to_first();
+    while let Some(entry) = cursor.entry() {
+        if newest.last().is_none_or(|last| last.key() != entry.key()) {
+            newest.push(entry.clone());
+        }
+        cursor.next();
+    }
+    Ok(Some((newest, replayed.last_sequence)))
 }
 
 /// Reads all logs, as far as each can be read.

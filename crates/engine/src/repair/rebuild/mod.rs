@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   files opened -> each table, slab and log looked at -> plan, as data
-//!   -> damaged bytes kept in lost/ -> records of slots written to tables
-//!   -> a new manifest: all tables in level 0, no live slot, logs from the floor on
-//!   -> opened once: what logs have goes to tables or slots, all tables are merged
+//!   -> damaged bytes kept in lost/ -> records of slots and logs written to tables
+//!   -> a new manifest: all tables in level 0, no live slot, a new log
+//!   -> opened once: all tables are merged
 //! ```
 //! 1. Each record has its sequence, and of each key the newest one counts, wherever it lies. Level
 //!    0 is read that way, and merges take all of it. So no version hides a newer one.
@@ -17,14 +17,19 @@
 //!    before is begun again, and finds the same; one that is cut off later is begun again to delete
 //!    the old one.
 //!
-//! The parts: `logs` has the floor, `slots` what slabs have. Decision page:
+//! Logs that are damaged stay as they are, from the first on that may count. An opening refuses
+//! them, and a repair cuts them.
+//!
+//! The parts: `logs` and `slots`, what each has, and `tables`, which get it. Decision page:
 //! `docs/decisions/0113-a-manifest-made-anew.md`.
 //!
 //! Threads: the caller's alone, until the opening at the end.
 
 mod logs;
 mod slots;
+mod tables;
 
+use super::logs::begin as begin_log;
 use super::plan::{Lost, RepairPlan, RepairStep};
 use super::{Bytes, CACHE_BYTES, Meter, Piece, is_damage, keep};
 use crate::engine::opened_files::{Access, OpenedFiles, open_files_without_manifest};
@@ -32,6 +37,7 @@ use crate::engine::opening::open;
 use crate::engine::restore::{numbers_of, require_floor, restore};
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
+use crate::generations::memtable::Entry;
 use crate::jobs::{Jobs, Progress};
 use crate::settings::Settings;
 use crate::table_set::manifest::{Edit, Manifest};
@@ -129,6 +135,8 @@ struct Told {
     manifests: Vec<FileNumber>,
     tables: Vec<TableMeta>,
     slots: SlotsTold,
+    /// The newest record of each key in logs; none where they are left as they are.
+    in_logs: Option<Vec<Entry>>,
     floor: FileNumber,
     last_sequence: Sequence,
 }
@@ -216,7 +224,10 @@ impl Ground {
             piece.step.lost.extend(returning.chain(loaded));
         }
         let of_tables = tables.iter().map(|table| table.largest_sequence);
-        let newest = of_tables.chain([slots.last, logs.reached]).max();
+        let known = of_tables.chain([slots.last, logs.reached]).max().unwrap_or_default();
+        let in_logs = logs::newest(&self.files, logs.floor, known)?;
+        let (in_logs, last_sequence) = in_logs
+            .map_or((None, known), |(records, last_sequence)| (Some(records), last_sequence));
         Ok(Some(Told {
             files: files.len() as u64,
             bytes,
@@ -224,8 +235,9 @@ impl Ground {
             manifests,
             tables,
             slots,
+            in_logs,
             floor: logs.floor,
-            last_sequence: newest.unwrap_or_default(),
+            last_sequence,
         }))
     }
 
@@ -284,19 +296,43 @@ impl Ground {
         Ok(self.files.close(&[])?)
     }
 
-    /// Writes what slots have to tables, and then the manifest, which takes the place of the old
-    /// ones.
+    /// Writes what slots and logs have to tables, and then the manifest, which takes the place of
+    /// the old ones.
     fn make_manifest(&self, told: &Told) -> Result<Manifest> {
         let of_slots = match planted(Planted::RebuildForgetsSlots) {
             true => Vec::new(),
             false => told.slots.write(self)?,
         };
-        let tables = told.tables.iter().cloned().chain(of_slots).map(|meta| (0, meta)).collect();
-        let (slots, floor) = (LiveSlots::default(), told.floor);
+        let (of_logs, floor) = match &told.in_logs {
+            Some(records) => (self.write_logged(records)?, self.make_log()?),
+            None => (Vec::new(), told.floor),
+        };
+        let tables = told.tables.iter().cloned().chain(of_slots).chain(of_logs);
+        let tables = tables.map(|meta| (0, meta)).collect();
+        let slots = LiveSlots::default();
         let state = Edit::of_state(tables, &slots, floor, told.last_sequence);
         let manifest = Manifest::create(&self.files, &state, Origin::Recovery)?;
         self.files.delete_files(&told.manifests)?;
         Ok(manifest)
+    }
+
+    /// Writes the records of logs to tables.
+    fn write_logged(&self, records: &[Entry]) -> Result<Vec<TableMeta>> {
+        if planted(Planted::RebuildForgetsLogs) {
+            return Ok(Vec::new());
+        }
+        let bytes = |record: &Entry| (record.key().len() + record.value_slice().len()) as u64;
+        let all_bytes = records.iter().map(bytes).sum();
+        let records = records.iter().map(|it| Ok((it.key(), it.trailer(), it.value(), bytes(it))));
+        tables::write(self, all_bytes, records)
+    }
+
+    /// A log without a record, behind all that there are: the next opening deletes these.
+    fn make_log(&self) -> Result<FileNumber> {
+        let (file, writer) = begin_log(&self.files)?;
+        writer.seal()?;
+        self.files.publish(&[file.number()])?;
+        Ok(file.number())
     }
 }
 

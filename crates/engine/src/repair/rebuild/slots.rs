@@ -5,6 +5,7 @@
 //! which its sequence tells.
 
 use super::logs::widen;
+use super::tables;
 use super::{Bytes, Ground, KeySpan, Lost, Meter, Piece, is_damage};
 use crate::error::{Error, Result};
 use crate::repair::plan::RepairStep;
@@ -13,13 +14,10 @@ use crate::table_set::table::TableMeta;
 use bytes::Bytes as Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use thermocline_device::{FileContext, FileKind, Origin};
+use thermocline_device::FileKind;
 use thermocline_foundation::Sequence;
 use thermocline_slab::{RecordKind as SlotKind, SlabRemains};
-use thermocline_table::{RecordKind, TableWriter, Trailer};
-
-/// Bytes of records that a table gets, about.
-const TABLE_BYTES: u64 = 32 << 20;
+use thermocline_table::{RecordKind, Trailer};
 
 /// What the slabs tell.
 #[derive(Debug, Default)]
@@ -100,31 +98,12 @@ impl SlotsTold {
 
     /// Writes all of it to tables, which the namespace has and no manifest.
     pub fn write(&self, ground: &Ground) -> Result<Vec<TableMeta>> {
-        let mut left_bytes: u64 = self.newest.values().map(|record| record.bytes).sum();
-        let mut records = self.newest.iter().peekable();
-        let mut tables = Vec::new();
-        while records.peek().is_some() {
-            let expected_bytes = left_bytes.min(TABLE_BYTES);
-            let context =
-                FileContext { kind: FileKind::Table { level: 0 }, origin: Origin::Recovery };
-            let file = ground.files.create_file(context, expected_bytes)?;
-            let number = file.number();
-            let options = ground.settings.table_options(0);
-            let mut writer = TableWriter::new(file, options).expecting(expected_bytes);
-            let mut bytes = 0;
-            while bytes < TABLE_BYTES
-                && let Some((key, record)) = records.next()
-            {
-                let (kind, value) = self.read(key, record)?;
-                writer.add(key, Trailer::new(record.sequence, kind), &value)?;
-                bytes += record.bytes;
-            }
-            left_bytes = left_bytes.saturating_sub(bytes);
-            tables.push(TableMeta::of(number, &writer.finish()?));
-        }
-        let numbers: Vec<_> = tables.iter().map(|table| table.number).collect();
-        ground.files.publish(&numbers)?;
-        Ok(tables)
+        let bytes = self.newest.values().map(|record| record.bytes).sum();
+        let records = self.newest.iter().map(|(key, place)| -> Result<tables::Record<_>> {
+            let (kind, value) = self.read(key, place)?;
+            Ok((key, Trailer::new(place.sequence, kind), value, place.bytes))
+        });
+        tables::write(ground, bytes, records)
     }
 
     /// The record of `key` that is in a slot.

@@ -1,0 +1,73 @@
+//! What could hide the newest record of a key where a manifest was made anew: logs that were flushed
+//! and still have what they had.
+
+use crate::PRESETS;
+use crate::manifest::{Harm, compare, harmed, planned_and_done, rebuild};
+use crate::support::{HOME, Model, environment, of_kind, put, repair, restore, settings, take};
+use std::path::Path;
+use std::sync::Arc;
+use thermocline::{ByteSize, Settings};
+use thermocline_device::MemoryDevices;
+
+/// Of logs that were flushed the last ones are used again first. Those that still wait have what
+/// was written before.
+#[test]
+fn a_log_that_was_flushed_hides_nothing_that_is_newer() {
+    let mut waiting = 0;
+    for (preset, rounds) in PRESETS.into_iter().flat_map(|preset| [(preset, 3), (preset, 5)]) {
+        let devices = MemoryDevices::new();
+        let settings = Settings { memory: ByteSize::mib(1), ..settings(preset) };
+        let db = environment(Arc::new(devices.clone())).create(Path::new(HOME), &settings);
+        let (db, mut model) = (db.unwrap(), Model::new());
+        // More than a memtable has room for.
+        (1..=rounds).for_each(|round| put(&db, &mut model, 0..600, round));
+        db.flush().unwrap();
+        db.settle().unwrap();
+        let image = take(&devices);
+        drop(db);
+        let has_records = |log: &usize| image[*log].2.windows(10).any(|part| part == b"1-50;1-50;");
+        waiting += of_kind(&image, ".log").iter().filter(|log| has_records(log)).count();
+        let devices = restore(&harmed(&image, Harm::Zeros));
+        let plan = planned_and_done(&devices);
+        assert_eq!(compare(&devices, &model, Some(&plan)), 0);
+    }
+    assert!(waiting > 0, "no log is left of the first writes");
+}
+
+/// A log that was flushed waits to be used again, and a rebuild begins with it. Where it is damaged
+/// in the middle, what is before that is older than what other files have.
+#[test]
+fn a_log_that_is_cut_after_a_rebuild_hides_nothing_that_is_newer() {
+    for preset in PRESETS {
+        let devices = MemoryDevices::new();
+        let db = environment(Arc::new(devices.clone())).create(Path::new(HOME), &settings(preset));
+        let (db, mut model) = (db.unwrap(), Model::new());
+        put(&db, &mut model, 0..100, 1);
+        put(&db, &mut model, 0..100, 2);
+        db.flush().unwrap();
+        put(&db, &mut model, 0..50, 3);
+        let mut image = take(&devices);
+        drop(db);
+        let place = |bytes: &[u8]| bytes.windows(10).position(|part| part == b"2-50;2-50;");
+        let logs = of_kind(&image, ".log").into_iter();
+        let (log, at) = logs.filter_map(|log| Some((log, place(&image[log].2)?))).next().unwrap();
+        image[log].2[at..at + 600].fill(0xa5);
+        let devices = restore(&harmed(&image, Harm::Zeros));
+        rebuild(&devices).unwrap();
+        let plan = repair(&devices);
+        assert!(plan.steps.iter().any(|step| step.file == image[log].1), "{plan:?}");
+        for is_merged in [false, true] {
+            let db = environment(Arc::new(devices.clone())).open(Path::new(HOME)).unwrap();
+            if is_merged {
+                db.compact_range(None, None, &mut |_| {}).unwrap();
+            }
+            for (key, values) in &model {
+                let found = db.get(key).unwrap().map(|value| value.to_vec());
+                assert!(values[1..].contains(&found), "{key} has what is older: {preset:?}");
+            }
+            db.close().unwrap();
+        }
+    }
+}
+
+/// Slots that were written long before a load have larger sequences than all tables, and the log
