@@ -453,6 +453,9 @@ bugs! {
     /// Of each key the newest record counts, wherever it lies · a manifest is made anew without
     /// what logs have · a manifest of zeros, records that were not flushed.
     RebuildForgetsLogs,
+    /// A load has its place among what was written before and after · its tables do not say what
+    /// they follow · records in slots, a load of their keys, a manifest of zeros.
+    LoadFollowsNothing,
     /// Names over links · a link replaces another before what it names is synced · a file is
     /// renamed over another before its own sync, power cut.
     LinkSwitchedUnsynced,

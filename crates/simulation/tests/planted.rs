@@ -67,11 +67,12 @@ const FOUND_BY_CACHE_SCRIPTS: [Planted; 7] = [
 const FOUND_BY_DICTIONARY_SCRIPTS: [Planted; 1] = [Planted::DictionaryOfOtherTable];
 
 /// Of repairs; `tests/repair.rs` finds them.
-const FOUND_BY_REPAIRS: [Planted; 4] = [
+const FOUND_BY_REPAIRS: [Planted; 5] = [
     Planted::RepairNamesNothing,
     Planted::RepairDeletesFirst,
     Planted::RebuildForgetsSlots,
     Planted::RebuildForgetsLogs,
+    Planted::LoadFollowsNothing,
 ];
 
 /// Bugs of the region of persistent memory, which no store here has; the tests of `crates/pmem`

@@ -28,8 +28,12 @@ fn repaired() -> Result<u64, String> {
 
 /// How many manifests were damaged beyond repair, and made anew or refused.
 fn made_anew() -> Result<u64, String> {
+    made_anew_of(SEEDS)
+}
+
+fn made_anew_of(seeds: impl IntoIterator<Item = u64>) -> Result<u64, String> {
     let mut made = 0;
-    for seed in SEEDS {
+    for seed in seeds {
         let fixture = Fixture::new(seed)?;
         let damages = fixture.damages();
         let of_manifest = damages.iter().filter(|(place, damage)| {
@@ -76,5 +80,14 @@ fn a_repair_that_names_nothing_is_found() {
 #[test]
 fn old_files_that_go_before_the_manifest_are_found() {
     let found = with(Planted::RepairDeletesFirst, repaired);
+    assert!(found.is_err(), "{found:?}");
+}
+
+/// A history with records in slots, and a load of their keys after them.
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_load_that_does_not_say_what_it_follows_is_found() {
+    assert!(made_anew_of([36]).is_ok());
+    let found = with(Planted::LoadFollowsNothing, || made_anew_of([36]));
     assert!(found.is_err(), "{found:?}");
 }

@@ -44,6 +44,9 @@ pub struct Properties {
     pub dictionary: Option<Copies>,
     /// What the dictionary saves, its copies counted, as far as the first blocks tell.
     pub dictionary_saved_bytes: u64,
+    /// The newest sequence that there was when a table was finished whose entries have none of
+    /// their own; 0 where that is not known, and in other tables.
+    pub follows: Sequence,
 }
 
 impl Properties {
@@ -86,6 +89,12 @@ impl Properties {
             put_varint(&mut out, 13);
             put_bytes(&mut out, &bytes);
         }
+        if self.follows > Sequence::ZERO {
+            let mut bytes = Vec::new();
+            put_varint(&mut bytes, self.follows.0);
+            put_varint(&mut out, 14);
+            put_bytes(&mut out, &bytes);
+        }
         for (tag, key) in [(32, &self.smallest_key), (33, &self.largest_key)] {
             put_varint(&mut out, tag);
             put_bytes(&mut out, key);
@@ -118,6 +127,7 @@ impl Properties {
                 11 => copies[0] = Some(BlockAddress::take(&mut Decoder::new(bytes))?),
                 12 => copies[1] = Some(BlockAddress::take(&mut Decoder::new(bytes))?),
                 13 => it.dictionary_saved_bytes = number()?,
+                14 => it.follows = Sequence(number()?),
                 32 => it.smallest_key = bytes.to_vec(),
                 33 => it.largest_key = bytes.to_vec(),
                 _ => {}
@@ -145,6 +155,7 @@ mod tests {
             filter_bits_per_key: 10,
             dictionary: Some([0, 1 << 40].map(|offset| BlockAddress { offset, len: 1 << 14 })),
             dictionary_saved_bytes: 1 << 33,
+            follows: Sequence(1 << 40),
             ..Properties::default()
         };
         let mut bytes = properties.encode();

@@ -276,6 +276,7 @@ impl<'a> Walk<'a> {
         self.seen.filter_bits_per_key = said.filter_bits_per_key;
         self.seen.dictionary = said.dictionary;
         self.seen.dictionary_saved_bytes = said.dictionary_saved_bytes;
+        self.seen.follows = said.follows;
         if self.seen != *said {
             let why = "the table's counts or bounds are not those of its entries";
             return Err(self.corrupt(properties.offset, why));

@@ -223,6 +223,11 @@ impl TableWriter {
         self
     }
 
+    /// The entries, which have the sequence 0, are newer than all that there was up to `newest`.
+    pub fn follow(&mut self, newest: Sequence) {
+        self.properties.follows = newest;
+    }
+
     /// Appends an entry, which must sort after all before it. A key has at most [`KEY_BYTES_MAX`]
     /// bytes, a value at most [`VALUE_BYTES_MAX`]; a wrong entry is refused and the table goes on
     /// without it.

@@ -13,9 +13,9 @@ use std::path::PathBuf;
 /// Read-ahead windows and the cache's table; Zstandard's working memory.
 const ALLOWANCE: Allowance = Allowance { fixed_bytes: 4 << 20, per_byte: 64 };
 
-fn golden() -> [Vec<u8>; 7] {
+fn golden() -> [Vec<u8>; 8] {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    ["plain-v1", "lz4-v1", "zstd-v1", "plain-v2", "lz4-v2", "zstd-v2", "dictionary-v3"]
+    ["plain-v1", "lz4-v1", "zstd-v1", "plain-v2", "lz4-v2", "zstd-v2", "dictionary-v3", "load-v2"]
         .map(|name| std::fs::read(folder.join(format!("{name}.table"))).expect("a golden file"))
 }
 

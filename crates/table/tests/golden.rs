@@ -7,9 +7,10 @@
 mod support;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use support::*;
 use thermocline_foundation::Sequence;
-use thermocline_table::{Compression, ReadAhead, TableOptions};
+use thermocline_table::{Compression, ReadAhead, TableOptions, TableWriter};
 use zstd::zstd_safe;
 
 /// The version of Zstandard that the golden tables were compressed by.
@@ -95,4 +96,29 @@ fn golden_tables_of_version_1_are_read() {
     for (name, _) in all_compressions() {
         check(&std::fs::read(golden(name, 1)).unwrap(), 1, &small_rows());
     }
+}
+
+/// Its entries have no sequence, and it says which one they follow.
+#[test]
+fn a_golden_table_of_a_bulk_load_is_read_and_written_as_ever() {
+    let mut rows = small_rows();
+    rows.dedup_by(|next, row| next.0 == row.0);
+    rows.iter_mut().for_each(|row| row.1 = put(0));
+    let file = new_file(7);
+    let options = TableOptions { compression: Compression::None, ..TableOptions::default() };
+    let mut writer = TableWriter::new(Arc::clone(&file), options);
+    for (key, trailer, value) in &rows {
+        writer.add(key, *trailer, value).unwrap();
+    }
+    writer.follow(Sequence(77_000));
+    writer.finish().unwrap();
+    let written = bytes_of(&file);
+    if std::env::var_os("THERMOCLINE_BLESS").is_some() {
+        std::fs::write(golden("load", 2), &written).unwrap();
+    }
+    let bytes = std::fs::read(golden("load", 2)).unwrap();
+    assert!(bytes == written, "the format of tables of bulk loads changed");
+    check(&bytes, 2, &rows);
+    let table = open(&file_of(&bytes)).unwrap();
+    assert_eq!(table.properties().follows, Sequence(77_000));
 }

@@ -1,6 +1,7 @@
 //! Bulk load of sorted records, past log and memtable.
 //!
-//! Records go straight to tables that store sequence 0 for all of them. When the load finishes,
+//! Records go straight to tables that store sequence 0 for all of them, and which sequence was the
+//! newest before each, for the case that the manifest is lost. When the load finishes,
 //! writers pause for a moment, it gets one sequence of its own (the tables' `ingested_at` in the
 //! manifest), and all its tables appear at once, at the deepest level under which nothing overlaps
 //! them. An unfinished load leaves nothing.
@@ -19,7 +20,7 @@ use crate::table_set::table::TableMeta;
 use crate::versions::holders::{Held, Holder};
 use std::sync::Arc;
 use thermocline_device::{FileContext, FileKind, Origin};
-use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_table::{RecordKind, Samples, Trailer};
 
 /// A bulk load under way.
@@ -120,6 +121,9 @@ impl Ingest {
     fn close_table(&mut self) -> Result<()> {
         if let Some(mut table) = self.writer.take() {
             self.samples = table.writer().take_samples();
+            if !planted(Planted::LoadFollowsNothing) {
+                table.writer().follow(self.engine.versions.visible());
+            }
             let (mut meta, _) = table.finish()?;
             // Replaced when the load finishes; a crash before leaves unpublished files, which the
             // next open removes.

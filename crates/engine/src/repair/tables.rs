@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::table_set::table::{Table, TableMeta};
 use std::sync::Arc;
 use thermocline_device::{FileContext, FileKind, Origin};
-use thermocline_foundation::FileNumber;
+use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_table::{LostBlocks, TableReader, TableWriter};
 
 /// A damaged table.
@@ -125,6 +125,9 @@ pub(super) fn rewrite(subject: &Subject, tables: &[TableFound]) -> Result<Vec<(u
         let number = file.number();
         let options = subject.settings.table_options(level);
         let mut writer = TableWriter::new(file, options).expecting(table.meta.bytes);
+        if let Some(Sequence(at)) = table.meta.ingested_at {
+            writer.follow(Sequence(at.saturating_sub(1)));
+        }
         let lost = reader.salvage(&mut |key, trailer, value| writer.add(key, trailer, value))?;
         if lost.len() != table.lost.len() {
             return Err(read_otherwise(&format!("table {}", table.meta.number)));

@@ -1,12 +1,12 @@
-//! What could hide the newest record of a key where a manifest was made anew: logs that were flushed
-//! and still have what they had.
+//! What could stand for the newest record of a key where a manifest was made anew: of logs that were
+//! flushed, and in slots that are older than a bulk load.
 
 use crate::PRESETS;
 use crate::manifest::{Harm, compare, harmed, planned_and_done, rebuild};
 use crate::support::{HOME, Model, environment, of_kind, put, repair, restore, settings, take};
 use std::path::Path;
 use std::sync::Arc;
-use thermocline::{ByteSize, Settings};
+use thermocline::{ByteSize, Preset, Settings};
 use thermocline_device::MemoryDevices;
 
 /// Of logs that were flushed the last ones are used again first. Those that still wait have what
@@ -71,3 +71,32 @@ fn a_log_that_is_cut_after_a_rebuild_hides_nothing_that_is_newer() {
 }
 
 /// Slots that were written long before a load have larger sequences than all tables, and the log
+/// that tells when the load was is in use again.
+#[test]
+fn a_bulk_load_stays_newer_than_slots_that_were_never_demoted() {
+    for preset in PRESETS {
+        let devices = MemoryDevices::new();
+        let db = environment(Arc::new(devices.clone())).create(Path::new(HOME), &settings(preset));
+        let (db, mut model) = (db.unwrap(), Model::new());
+        put(&db, &mut model, 0..200, 1);
+        db.flush().unwrap();
+        let mut load = db.ingest();
+        for number in 50..150 {
+            let (key, value) = (format!("key{number:04}"), format!("loaded {number}"));
+            load.add(&key, &value).unwrap();
+            model.entry(key).or_default().push(Some(value.into_bytes()));
+        }
+        load.finish().unwrap();
+        for round in 2..10 {
+            put(&db, &mut model, 140..220, round);
+            db.flush().unwrap();
+        }
+        let image = take(&devices);
+        drop(db);
+        let slabs = of_kind(&image, ".slab").len();
+        assert_eq!(slabs > 0, preset == Preset::Hybrid, "{slabs} slabs");
+        let devices = restore(&harmed(&image, Harm::Zeros));
+        let plan = planned_and_done(&devices);
+        assert_eq!(compare(&devices, &model, Some(&plan)), 0);
+    }
+}

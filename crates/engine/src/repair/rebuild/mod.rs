@@ -11,8 +11,8 @@
 //! 2. The manifest alone knew which files and slots are not wanted any more. What these have is
 //!    older than what replaced it, but for one thing: a merge drops a deletion together with all
 //!    that it hides. So a key that was deleted may have a value again; the plan says so by ranges.
-//! 3. A bulk load's tables have no sequences. One is chosen that is newer than all that was in
-//!    files when the load began ([`order_loads`]).
+//! 3. A bulk load's tables have no sequences. One is chosen that is newer than all that there was
+//!    when its table was finished ([`order_loads`]).
 //! 4. The new manifest is the moment at which all of it takes effect. A rebuild that is cut off
 //!    before is begun again, and finds the same; one that is cut off later is begun again to delete
 //!    the old one.
@@ -340,7 +340,8 @@ fn is_missing(error: &Error) -> bool {
     error.kind() == ErrorKind::NotFound
 }
 
-/// What the manifest would say of a table; none of an empty one.
+/// What the manifest would say of a table; none of an empty one. That of a bulk load has the
+/// sequence that it follows.
 fn meta_of(number: FileNumber, reader: &TableReader) -> Option<TableMeta> {
     let properties = reader.properties();
     (properties.entries > 0).then(|| TableMeta {
@@ -353,7 +354,7 @@ fn meta_of(number: FileNumber, reader: &TableReader) -> Option<TableMeta> {
         largest_key: properties.largest_key.clone(),
         smallest_sequence: properties.smallest_sequence,
         largest_sequence: properties.largest_sequence,
-        ingested_at: None,
+        ingested_at: (properties.largest_sequence == Sequence::ZERO).then_some(properties.follows),
     })
 }
 
@@ -362,10 +363,10 @@ fn span_of(table: &TableMeta) -> KeySpan {
 }
 
 /// Gives tables of bulk loads a sequence each, and says which keys they have. Files are numbered as
-/// they are made, so a table of a smaller number has nothing that is newer than the load. Its
-/// sequence is the next after what these have and an earlier load of the same keys has; or, where
-/// logs have all since then, the first after it that is a load's. What was written while the load
-/// went on may have larger ones, and hides it.
+/// they are made, so a table of a smaller number has nothing that is newer than the load, and each
+/// says which sequence it follows. Its own is the next after these and after an earlier load of the
+/// same keys; or, where logs have all since then, the first after it that is a load's. What was
+/// written between the end of its table and that of the load may have larger ones, and hides it.
 fn order_loads(tables: &mut [TableMeta], logged: &LoadsLogged) -> Vec<KeySpan> {
     tables.sort_by_key(|table| table.number);
     let (mut newest, mut loads) = (Sequence::ZERO, Vec::<TableMeta>::new());
@@ -376,7 +377,8 @@ fn order_loads(tables: &mut [TableMeta], logged: &LoadsLogged) -> Vec<KeySpan> {
         }
         let (from, to) = (Some(&table.smallest_key[..]), Some(&table.largest_key[..]));
         let of_others = loads.iter().filter(|load| load.overlaps(from, to));
-        let least = of_others.map(|load| load.largest_sequence).fold(newest, Sequence::max).next();
+        let of_others = of_others.map(|load| load.largest_sequence);
+        let least = of_others.chain(table.ingested_at).fold(newest, Sequence::max).next();
         let is_logged = logged.since.is_some_and(|since| since <= least);
         let mut sequences = logged.sequences.iter().copied().filter(|_| is_logged);
         let sequence = sequences.find(|sequence| *sequence >= least).unwrap_or(least);
@@ -448,6 +450,10 @@ mod tests {
             order_loads(&mut alone, &logged);
             assert_eq!(alone[1].ingested_at, Some(Sequence(8)), "{since:?}");
         }
+        // Slots had newer records when its table was finished.
+        (alone[1].largest_sequence, alone[1].ingested_at) = (Sequence::ZERO, Some(Sequence(40)));
+        order_loads(&mut alone, &LoadsLogged::default());
+        assert_eq!(alone[1].ingested_at, Some(Sequence(41)));
     }
 
     #[test]
