@@ -12,6 +12,8 @@
 //!    next opening removes them.
 //! 3. What the new map lists is durable before it is, whether or not it was published.
 //! 4. A number that lies on two tiers is refused: one of the two is a copy that was cut off.
+//! 5. Of manifests the newest counts, so one whose making was cut off is not listed but kept in
+//!    `lost`: its first frame was not written to its end, and there is an older one.
 //!
 //! Threads: the one that repairs.
 
@@ -29,6 +31,7 @@ use crate::context::{FileKind, Keeping};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
 use crate::file_map::{FileMap, MapEntry, MapState};
+use crate::journal::Journal;
 use crate::small_file;
 use crate::tier::{Tier, TierIndex, TierSpec};
 use std::path::{Path, PathBuf};
@@ -95,14 +98,20 @@ impl TieredFiles {
             Err(error) if error.kind() == ErrorKind::Corrupt => error,
             opened => return opened.map(|()| None),
         };
-        let state = state_of(&tiers, &listings)?;
+        let mut state = state_of(&tiers, &listings)?;
+        let unfinished = leave_out_unfinished(&home, &tiers, &mut state)?;
         let maps = numbers_of_maps(&listings[0]);
         let newest = maps.last().copied().unwrap_or_default();
         let mut rebuild =
             MapRebuild { name: file_name(newest, FileKind::Map), error, kept_as: None };
         if apply {
+            for (number, tier) in unfinished {
+                let file = file_of(&home, &tiers[tier.position()], number, FileKind::Manifest)?;
+                keep_in(&tiers[tier.position()], devices, &file, None)?;
+            }
             for number in maps {
-                rebuild.kept_as = Some(keep_map(devices, &home, &tiers[0], number)?);
+                let file = file_of(&home, &tiers[0], number, FileKind::Map)?;
+                rebuild.kept_as = Some(keep_in(&tiers[0], devices, &file, None)?);
             }
             sync_site("map-rebuild/files", || sync_all(&tiers, &state))?;
             sync_site("map-rebuild", || FileMap::create(home.database, &tiers[0], state))?;
@@ -153,16 +162,41 @@ fn numbers_of_maps(listing: &Listing) -> Vec<FileNumber> {
     listing.keys().filter(|(_, extension)| *extension == map).map(|(number, _)| *number).collect()
 }
 
-/// Keeps the map `number` in `lost`.
-fn keep_map(
-    devices: &dyn Devices,
+/// Takes the manifests out of `state` whose making was cut off, and says where they lie.
+fn leave_out_unfinished(
     home: &Home,
-    tier: &Arc<Tier>,
-    number: FileNumber,
-) -> Result<PathBuf> {
-    let kind = FileKind::Map;
+    tiers: &[Arc<Tier>],
+    state: &mut MapState,
+) -> Result<Vec<(FileNumber, TierIndex)>> {
+    let manifests = state.files.iter().filter(|(_, entry)| entry.kind == FileKind::Manifest);
+    let manifests: Vec<_> = manifests.map(|(number, entry)| (*number, entry.tier)).collect();
+    let mut unfinished = Vec::new();
+    for (number, tier) in manifests.into_iter().rev() {
+        let file = file_of(home, &tiers[tier.position()], number, FileKind::Manifest)?;
+        if has_first_frame(&file)? {
+            for (number, _) in &unfinished {
+                state.files.remove(number);
+            }
+            return Ok(unfinished);
+        }
+        unfinished.push((number, tier));
+    }
+    // There is none to take its place: the newest is the one that is lost.
+    Ok(Vec::new())
+}
+
+/// The first frame of the journal in the file was written to its end; it may be damaged since.
+fn has_first_frame(file: &File) -> Result<bool> {
+    match Journal::read_mended(file, |_| Ok(())) {
+        Ok(end) => Ok(end.frames > 0),
+        Err(error) if error.kind() == ErrorKind::Corrupt => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// The file `number` of `tier`, to be read.
+fn file_of(home: &Home, tier: &Arc<Tier>, number: FileNumber, kind: FileKind) -> Result<File> {
     let handle = tier.driver().open_to_read(&file_name(number, kind))?;
     let driver = Arc::clone(tier.driver());
-    let file = File::new(home.database, number, kind, tier.index(), driver, handle);
-    keep_in(tier, devices, &file, None)
+    Ok(File::new(home.database, number, kind, tier.index(), driver, handle))
 }

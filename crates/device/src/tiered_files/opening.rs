@@ -233,6 +233,11 @@ impl TieredFiles {
     pub fn check_extent(&self, kind: FileKind, journal: &Journal) -> Result<()> {
         check_extent(&self.closed_extents, kind, journal)
     }
+
+    /// The database was closed once with a journal of `kind`.
+    pub fn was_closed_with(&self, kind: FileKind) -> bool {
+        self.closed_extents.contains_key(kind.extension())
+    }
 }
 
 /// The refusal of another number of tiers than the `count` of the database.

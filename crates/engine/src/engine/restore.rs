@@ -41,18 +41,7 @@ use thermocline_slab::LiveSlots;
 pub(crate) fn restore(store: &Arc<TableStore>) -> Result<Option<Restored>> {
     let mut manifests = numbers_of(&store.files, |kind| kind == FileKind::Manifest);
     let Some(newest) = manifests.pop() else {
-        let holds_records = |kind| matches!(kind, FileKind::Table { .. } | FileKind::Slab);
-        let files = numbers_of(&store.files, holds_records);
-        if files.is_empty() {
-            return Ok(None);
-        }
-        // A checkpoint gets its tables and slabs first and its manifest last.
-        let home = store.files.home().display();
-        return Err(Error::corrupt(format!(
-            "{home} has {} tables and slabs and no manifest: it is a checkpoint that was not \
-             finished; delete it and make it again",
-            files.len()
-        )));
+        return without_manifest(&store.files).map(|()| None);
     };
     let mut edits = Vec::new();
     let manifest = Manifest::open(&store.files, newest, |edit| {
@@ -88,6 +77,38 @@ pub(crate) fn restore(store: &Arc<TableStore>) -> Result<Option<Restored>> {
         durable_sequence,
         older_versions,
     }))
+}
+
+/// There is no manifest: refused but in a database that was never opened for writing.
+fn without_manifest(files: &TieredFiles) -> Result<()> {
+    let home = files.home().display();
+    if !never_had_manifest(files) {
+        return Err(Error::corrupt(format!(
+            "{home} has lost its manifest, and the file map that listed it; restore the database \
+             from a checkpoint, or see what `repair` says"
+        )));
+    }
+    match numbers_of(files, holds_records).len() {
+        0 => Ok(()),
+        count => Err(Error::corrupt(format!(
+            "{home} has {count} tables and slabs and no manifest: it is a checkpoint that was not \
+             finished; delete it and make it again"
+        ))),
+    }
+}
+
+fn holds_records(kind: FileKind) -> bool {
+    matches!(kind, FileKind::Table { .. } | FileKind::Slab)
+}
+
+/// There is no manifest because there was none yet. A database gets its manifest before anything
+/// else. A checkpoint gets tables and slabs first, and its manifest last: until then it has no log,
+/// was never closed in good order, and has no region.
+pub(crate) fn never_had_manifest(files: &TieredFiles) -> bool {
+    let is_of_database = |kind| matches!(kind, FileKind::Manifest | FileKind::Log);
+    numbers_of(files, is_of_database).is_empty()
+        && !files.was_closed_with(FileKind::Manifest)
+        && (files.region().is_none() || numbers_of(files, holds_records).is_empty())
 }
 
 /// Numbers of the published files of a kind, ascending.

@@ -34,7 +34,7 @@ mod tables;
 
 use crate::engine::opened_files::{Access, OpenedFiles, open_files, open_files_if};
 use crate::engine::opening::open;
-use crate::engine::restore::{numbers_of, require_files, restore};
+use crate::engine::restore::{never_had_manifest, require_files, restore};
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::jobs::{Jobs, Progress};
@@ -305,8 +305,7 @@ impl Subject {
             jobs: Arc::new(Jobs::new(&environment.workers)),
         });
         let restored = restore(&store).map_err(|error| {
-            let is_listed = !numbers_of(&files, |kind| kind == FileKind::Manifest).is_empty();
-            if is_listed { with_way_out(error) } else { error }
+            if never_had_manifest(&files) { error } else { with_way_out(error) }
         })?;
         let Some(restored) = restored else { return Ok(None) };
         require_files(&store, &restored)?;

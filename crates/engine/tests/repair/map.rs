@@ -4,12 +4,13 @@
 use crate::PRESETS;
 use crate::cut_off::changes;
 use crate::hooked::{Call, HookedDevices};
+use crate::manifest;
 use crate::simulated::{Fate, Fault, SimulatedDevices};
 use crate::support::{
     HOME, Image, Model, compare, environment, fixture, of_kind, put, repair, restore, restore_on,
     settings, take,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline::{ErrorKind, Preset};
 use thermocline_device::{Buffer, Devices, Error, MemoryDevices, Operation};
@@ -89,6 +90,65 @@ fn a_manifest_that_is_lost_too_is_made_anew_once_there_is_a_map() {
                 assert!(found == *newest || newest.is_none(), "{key}");
             }
             db.close().unwrap();
+        }
+    }
+}
+
+/// What was in logs alone is in them still, and a log or the last closing tells that there was a
+/// manifest: it is no checkpoint that was not finished.
+#[test]
+fn a_map_and_a_manifest_that_are_both_gone_are_made_anew_one_after_the_other() {
+    for preset in PRESETS {
+        let of_logs = {
+            let devices = MemoryDevices::new();
+            let environment = environment(Arc::new(devices.clone()));
+            let db = environment.create(Path::new(HOME), &settings(preset)).unwrap();
+            let mut model = Model::new();
+            put(&db, &mut model, 0..40, 1);
+            (take(&devices), model)
+        };
+        for (image, model) in [fixture(preset), killed(preset), of_logs] {
+            for image in harmed(&image) {
+                let image: Image =
+                    image.into_iter().filter(|(_, name, _)| !name.ends_with(".manifest")).collect();
+                let devices = restore(&image);
+                let environment = environment(Arc::new(devices.clone()));
+                let plan = environment.repair(Path::new(HOME), None, &mut |_| {}).unwrap();
+                assert!(plan.steps[0].repair.contains("repair again"), "{plan:?}");
+                let opened = environment.open(Path::new(HOME)).unwrap_err();
+                let refused = environment.repair(Path::new(HOME), None, &mut |_| {}).unwrap_err();
+                assert!(refused.to_string().contains("--rebuild-manifest"), "{refused}");
+                for error in [opened, refused] {
+                    assert!(!error.to_string().contains("delete"), "{error}");
+                }
+                let plan = manifest::planned_and_done(&devices);
+                manifest::compare(&devices, &model, Some(&plan));
+            }
+        }
+    }
+}
+
+/// The making of a manifest was cut off, so nothing is in it yet, and the map was lost besides.
+#[test]
+fn a_manifest_whose_making_was_cut_off_does_not_count_in_a_map_made_anew() {
+    for preset in PRESETS {
+        let (image, model) = killed(preset);
+        for (image, unfinished) in harmed(&image)
+            .into_iter()
+            .flat_map(|image| [vec![], vec![0; 8192]].map(|new| (image.clone(), new)))
+        {
+            let mut image = image;
+            let path = image[of_kind(&image, ".manifest")[0]].0.clone();
+            image.push((path.clone(), "00000900.manifest".to_owned(), unfinished));
+            let devices = restore(&image);
+            let plan = repair(&devices);
+            assert!(plan.steps.len() == 1 && plan.loses_nothing(), "{plan:?}");
+            assert!(compare(&devices, &model, &plan).is_empty());
+            let left = take(&devices);
+            let kept = (path.join("lost"), "00000900.manifest");
+            let is_kept =
+                |(at, name, _): &(PathBuf, String, _)| (at, &name[..]) == (&kept.0, kept.1);
+            assert!(left.iter().any(is_kept), "it is kept in lost");
         }
     }
 }

@@ -34,7 +34,7 @@ use super::plan::{Lost, RepairPlan, RepairStep};
 use super::{Bytes, CACHE_BYTES, Meter, Piece, is_damage, keep};
 use crate::engine::opened_files::{Access, OpenedFiles, open_files_without_manifest};
 use crate::engine::opening::open;
-use crate::engine::restore::{numbers_of, require_floor, restore};
+use crate::engine::restore::{never_had_manifest, numbers_of, require_floor, restore};
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::generations::memtable::Entry;
@@ -183,7 +183,8 @@ impl Ground {
 
     /// Why the manifest cannot be used; none where it can.
     fn damage(&self, logs: &LogsTold) -> Result<Option<Error>> {
-        let is_listed = !numbers_of(&self.files, |kind| kind == FileKind::Manifest).is_empty();
+        // A checkpoint that was not finished is refused.
+        let had_one = !never_had_manifest(&self.files);
         match restore(&self.store) {
             Ok(None) => Ok(None),
             Ok(Some(restored)) => {
@@ -192,8 +193,7 @@ impl Ground {
                 let checked = checked.and_then(|()| logs.require_loads(restored.last_sequence));
                 Ok(checked.err())
             }
-            // One that never had a manifest is a checkpoint that was not finished.
-            Err(error) if is_listed && (is_damage(&error) || is_missing(&error)) => Ok(Some(error)),
+            Err(error) if had_one && (is_damage(&error) || is_missing(&error)) => Ok(Some(error)),
             Err(error) => Err(error),
         }
     }
@@ -208,6 +208,8 @@ impl Ground {
         let mut meter = Meter { now, progress };
         let manifests = numbers_of(&self.files, |kind| kind == FileKind::Manifest);
         let mut pieces = self.look_at_manifests(&manifests, &damage);
+        // The newest manifest is the one.
+        let newest = pieces.len() - 1;
         let of_logs = self.published(|kind| kind == FileKind::Log);
         meter.add(of_logs.iter().map(|info| info.bytes).sum());
         let mut tables = self.look_at_tables(&mut meter, &mut pieces)?;
@@ -218,11 +220,7 @@ impl Ground {
         let returning = joined(ranges).into_iter();
         let returning = returning.map(|(from, until)| Lost::MayReturn { from, until });
         let loaded = joined(loads).into_iter().map(|(from, until)| Lost::Loaded { from, until });
-        // The newest manifest is the one.
-        let of_newest = manifests.len().checked_sub(1).and_then(|newest| pieces.get_mut(newest));
-        if let Some(piece) = of_newest {
-            piece.step.lost.extend(returning.chain(loaded));
-        }
+        pieces[newest].step.lost.extend(returning.chain(loaded));
         let of_tables = tables.iter().map(|table| table.largest_sequence);
         let known = of_tables.chain([slots.last, logs.reached]).max().unwrap_or_default();
         let in_logs = logs::newest(&self.files, logs.floor, known)?;
@@ -247,9 +245,14 @@ impl Ground {
         files
     }
 
-    /// A piece for each manifest, ascending.
+    /// A piece for each manifest, ascending, or one where none is known.
     fn look_at_manifests(&self, manifests: &[FileNumber], damage: &Error) -> Vec<Piece> {
         const REPAIR: &str = "made anew, of what tables, slots and logs tell";
+        if manifests.is_empty() {
+            let name = FileKind::Manifest.extension().to_owned();
+            let step = RepairStep::of_name(name, TierIndex(0), damage, REPAIR);
+            return vec![Piece { step, bytes: Bytes::Missing }];
+        }
         let piece = |number: &FileNumber| {
             let name = format!("{number}.{}", FileKind::Manifest.extension());
             let step = RepairStep::of_name(name, TierIndex(0), damage, REPAIR);
