@@ -27,6 +27,9 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// Writes of a copy that overlap.
 const WRITES_MAX: usize = 4;
 
+/// What changes the bytes of a copy on their way: gets those from an offset on.
+pub(crate) type Change<'a> = &'a dyn Fn(u64, &mut [u8]);
+
 /// What hears of a copy's progress: bytes copied so far.
 pub type Progress<'a> = &'a mut dyn FnMut(u64);
 
@@ -173,6 +176,17 @@ pub(crate) fn copy(
     name: &str,
     progress: Progress<'_>,
 ) -> Result<Handle> {
+    copy_changed(source, tier, name, &|_, _| {}, progress)
+}
+
+/// As [`copy`], with what `change` makes of the bytes.
+pub(crate) fn copy_changed(
+    source: &File,
+    tier: &Arc<Tier>,
+    name: &str,
+    change: Change<'_>,
+    progress: Progress<'_>,
+) -> Result<Handle> {
     match tier.driver().delete(name) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -182,7 +196,7 @@ pub(crate) fn copy(
     let place = source.place(0);
     let (number, kind) = (source.number(), source.kind());
     let target = Arc::new(File::detached(place.database, number, kind, location));
-    let sums = transfer(source, &target, progress)?;
+    let sums = transfer(source, &target, change, progress)?;
     if planted(Planted::MigrationSwitchesUnsynced) {
         return Ok(handle);
     }
@@ -192,7 +206,12 @@ pub(crate) fn copy(
 }
 
 /// Copies all bytes; returns the checksum of each chunk.
-fn transfer(source: &File, target: &Arc<File>, progress: Progress<'_>) -> Result<Vec<u32>> {
+fn transfer(
+    source: &File,
+    target: &Arc<File>,
+    change: Change<'_>,
+    progress: Progress<'_>,
+) -> Result<Vec<u32>> {
     let len = source.len()?;
     target.location().tier.require_slack(source.kind(), len)?;
     target.allocate(len)?;
@@ -207,6 +226,7 @@ fn transfer(source: &File, target: &Arc<File>, progress: Progress<'_>) -> Result
             let text = format!("cannot read {wanted} bytes at {offset} of {what}: it gives {got}");
             return Err(Error::new(ErrorKind::Io, text));
         }
+        change(offset, &mut chunk);
         sums.push(checksum(&source.place(offset), &chunk));
         if !wanted.is_multiple_of(PAGE_BYTES) {
             let mut padded = Buffer::zeroed(wanted.next_multiple_of(PAGE_BYTES));

@@ -456,6 +456,9 @@ bugs! {
     /// A load has its place among what was written before and after · its tables do not say what
     /// they follow · records in slots, a load of their keys, a manifest of zeros.
     LoadFollowsNothing,
+    /// A copy has what is live · of each slab a copy has zeros for the last live slot, too · a
+    /// checkpoint with records on the fast tier, opened.
+    CopyLacksLastSlot,
     /// Names over links · a link replaces another before what it names is synced · a file is
     /// renamed over another before its own sync, power cut.
     LinkSwitchedUnsynced,

@@ -67,12 +67,13 @@ const FOUND_BY_CACHE_SCRIPTS: [Planted; 7] = [
 const FOUND_BY_DICTIONARY_SCRIPTS: [Planted; 1] = [Planted::DictionaryOfOtherTable];
 
 /// Of repairs; `tests/repair.rs` finds them.
-const FOUND_BY_REPAIRS: [Planted; 5] = [
+const FOUND_BY_REPAIRS: [Planted; 6] = [
     Planted::RepairNamesNothing,
     Planted::RepairDeletesFirst,
     Planted::RebuildForgetsSlots,
     Planted::RebuildForgetsLogs,
     Planted::LoadFollowsNothing,
+    Planted::CopyLacksLastSlot,
 ];
 
 /// Bugs of the region of persistent memory, which no store here has; the tests of `crates/pmem`

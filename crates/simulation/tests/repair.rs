@@ -91,3 +91,13 @@ fn a_load_that_does_not_say_what_it_follows_is_found() {
     let found = with(Planted::LoadFollowsNothing, || made_anew_of([36]));
     assert!(found.is_err(), "{found:?}");
 }
+
+/// Histories open each checkpoint that they take, and compare it.
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_copy_that_lacks_a_live_slot_is_found() {
+    let histories = || (4..64).step_by(4).try_for_each(|seed| Fixture::new(seed).map(drop));
+    assert!(histories().is_ok());
+    let found = with(Planted::CopyLacksLastSlot, histories);
+    assert!(found.is_err(), "{found:?}");
+}

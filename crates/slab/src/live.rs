@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use thermocline_foundation::coding::{DecodeError, Decoder, put_varint};
 use thermocline_foundation::random::{mix, unmix};
-use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 
 /// Why a state or change of live slots is not what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,6 +159,28 @@ pub struct SlabLive {
     pub slots: SlotBitmap,
     /// Their sum.
     pub sum: SlotSum,
+}
+
+impl SlabLive {
+    /// Zeros what `bytes`, which lie at `offset` of the slab's file, have of other slots than the
+    /// live ones, and behind the last slot.
+    pub fn clear_others(&self, offset: u64, bytes: &mut [u8]) {
+        let SlabShape { slot_bytes, slots } = self.shape;
+        let end = offset + bytes.len() as u64;
+        let at = |place: u64| (place.clamp(offset, end) - offset) as usize;
+        let first = offset.saturating_sub(HEADER_BYTES) / u64::from(slot_bytes);
+        for slot in first.min(u64::from(slots)) as u32..slots {
+            let start = self.shape.offset(slot);
+            if start >= end {
+                break;
+            }
+            let is_last = || self.slots.first_from(slot + 1).is_none();
+            if !self.slots.contains(slot) || planted(Planted::CopyLacksLastSlot) && is_last() {
+                bytes[at(start)..at(start + u64::from(slot_bytes))].fill(0);
+            }
+        }
+        bytes[at(self.shape.offset(slots))..].fill(0);
+    }
 }
 
 /// All slabs of a store and their live slots.
@@ -331,6 +353,26 @@ mod tests {
         for change in refused {
             assert!(live.apply(&change).is_err(), "{change:?}");
             assert_eq!(live, before);
+        }
+    }
+
+    #[test]
+    fn all_but_header_and_live_slots_is_cleared_however_the_file_is_cut() {
+        let mut live = LiveSlots::default();
+        live.apply(&live.change(FILE, Some(SHAPE), &at(&[0, 3, 4, 99]), &[])).unwrap();
+        let slab = live.get(FILE).unwrap();
+        let file: Vec<u8> = (0..SHAPE.file_bytes()).map(|at| (at % 251) as u8 + 1).collect();
+        let mut expected = file.clone();
+        for slot in (0..SHAPE.slots).filter(|slot| ![0, 3, 4, 99].contains(slot)) {
+            expected[SHAPE.offset(slot) as usize..][..SHAPE.slot_bytes as usize].fill(0);
+        }
+        expected[SHAPE.offset(SHAPE.slots) as usize..].fill(0);
+        for chunk_bytes in [1, 63, 100, 4096, 5000, 1 << 20] {
+            let mut cleared = file.clone();
+            for (index, chunk) in cleared.chunks_mut(chunk_bytes).enumerate() {
+                slab.clear_others((index * chunk_bytes) as u64, chunk);
+            }
+            assert!(cleared == expected, "in chunks of {chunk_bytes}");
         }
     }
 

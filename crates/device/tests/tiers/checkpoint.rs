@@ -14,9 +14,9 @@ fn check(devices: &dyn Devices, home: &std::path::Path, specs: &[TierSpec]) {
     files.reclassify(tables[1], FileKind::Table { level: 2 }).unwrap();
     let log = add(&files, LOG, 4096).unwrap();
     let target = home.join("copies/monday");
-    let error = files.create_checkpoint(devices, &target, &[log], &[]).unwrap_err();
+    let error = files.create_checkpoint(devices, &target, &[log], &[], &|_, _, _| {}).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    let copy = files.create_checkpoint(devices, &target, &tables[..2], &[]).unwrap();
+    let copy = files.create_checkpoint(devices, &target, &tables[..2], &[], &|_, _, _| {}).unwrap();
     assert_eq!(copy.database(), files.database());
     assert_ne!(copy.instance(), files.instance());
     let listed: Vec<_> = copy.files().iter().map(|f| (f.number, f.kind, f.tier)).collect();
@@ -59,7 +59,7 @@ fn checkpoint_on_a_file_system_shares_the_tables_blocks() {
                 let files = made.unwrap();
                 let number = add(&files, TABLE, 8192).unwrap();
                 let target = directory.path().join("copy");
-                files.create_checkpoint(&devices, &target, &[number], &[]).unwrap();
+                files.create_checkpoint(&devices, &target, &[number], &[], &|_, _, _| {}).unwrap();
                 let name = format!("{number}.table");
                 let [old, new] = [specs[0].path.join(&name), target.join("tier-0").join(&name)];
                 let ino = |path: &std::path::Path| path.symlink_metadata().unwrap().ino();

@@ -139,7 +139,7 @@ fn a_table_that_is_closed_moves_and_is_read_where_it_went() {
     }
     let copies = home.join("copies");
     let devices = SystemDevices::default();
-    let copy = files.create_checkpoint(&devices, &copies, &numbers, &[]).unwrap();
+    let copy = files.create_checkpoint(&devices, &copies, &numbers, &[], &|_, _, _| {}).unwrap();
     read_all(&open_all(&copy, &numbers), 5000);
     drop(copy);
     read_all(&opened, 5000);

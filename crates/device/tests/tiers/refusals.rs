@@ -79,7 +79,7 @@ fn tier_of_a_checkpoint_is_foreign() {
     let devices = database();
     let files = open(&devices).unwrap();
     let target = std::path::Path::new("/copy");
-    files.create_checkpoint(&devices, target, &[], &[]).unwrap().close(&[]).unwrap();
+    files.create_checkpoint(&devices, target, &[], &[], &|_, _, _| {}).unwrap().close(&[]).unwrap();
     files.close(&[]).unwrap();
     drop(files);
     devices.mount(&tier_path(0), devices.directory(&target.join("tier-0")).unwrap());

@@ -142,8 +142,9 @@ fn a_checkpoint_of_full_tiers_keeps_to_their_capacities() {
     let devices = MemoryDevices::new();
     let (files, number) = two_tiers(&devices);
     let others = fill_up(&files);
-    let copy =
-        files.create_checkpoint(&devices, std::path::Path::new("/copy"), &[number], &[]).unwrap();
+    let copy = files
+        .create_checkpoint(&devices, std::path::Path::new("/copy"), &[number], &[], &|_, _, _| {})
+        .unwrap();
     files.usage().iter().chain(&copy.usage()).for_each(assert_within);
     assert_content(&Arc::new(copy), number, LEN);
     assert!(!others.is_empty());

@@ -159,7 +159,8 @@ fn check_apart(devices: &dyn Devices, home: &Path, specs: &[TierSpec]) {
     let files = TieredFiles::create(devices, home, specs, policy()).unwrap();
     let (slab, table) = (add(&files, SLAB, 3 << 20).unwrap(), add(&files, TABLE, 5000).unwrap());
     let target = home.join("copy");
-    let copy = files.create_checkpoint(devices, &target, &[slab, table], &[]).unwrap();
+    let copy =
+        files.create_checkpoint(devices, &target, &[slab, table], &[], &|_, _, _| {}).unwrap();
     let listed = |files: &TieredFiles| {
         let listed = files.files();
         listed.iter().map(|f| (f.number, f.kind, f.tier, f.bytes)).collect::<Vec<_>>()
@@ -208,11 +209,33 @@ fn a_checkpoint_copies_slabs_and_never_links_them() {
     let files = TieredFiles::create(&devices, &home, &specs, policy()).unwrap();
     let (slab, table) = (add(&files, SLAB, 8192).unwrap(), add(&files, TABLE, 8192).unwrap());
     let target = directory.path().join("copy");
-    files.create_checkpoint(&devices, &target, &[slab, table], &[]).unwrap();
+    files.create_checkpoint(&devices, &target, &[slab, table], &[], &|_, _, _| {}).unwrap();
     let ino = |folder: &Path, name: &str| folder.join(name).symlink_metadata().unwrap().ino();
     let is_shared = |name: &str| ino(&specs[0].path, name) == ino(&target.join("tier-0"), name);
     assert!(is_shared(&format!("{table}.table")), "what never changes is linked");
     assert!(!is_shared(&format!("{slab}.slab")));
+}
+
+#[test]
+fn a_checkpoint_has_of_slabs_what_is_left_of_them_and_tables_as_they_are() {
+    let devices = MemoryDevices::new();
+    let files = create(&devices, 1).unwrap();
+    let (slab, table) = (add(&files, SLAB, 3 << 20).unwrap(), add(&files, TABLE, 5000).unwrap());
+    let cleared = (1 << 20) - 5..(2 << 20) + 7;
+    let clear = |number, offset: u64, bytes: &mut [u8]| {
+        assert_eq!(number, slab);
+        for (at, byte) in (offset..).zip(bytes) {
+            *byte = if cleared.contains(&at) { 0 } else { *byte };
+        }
+    };
+    let target = home().join("copy");
+    let copy = files.create_checkpoint(&devices, &target, &[slab, table], &[], &clear).unwrap();
+    assert_content(&copy, table, 5000);
+    let bytes = |files: &TieredFiles| files.open_file(slab).unwrap().read(0, 3 << 20).unwrap();
+    let mut expected = bytes(&files).to_vec();
+    expected[cleared.start as usize..cleared.end as usize].fill(0);
+    assert!(bytes(&copy)[..] == expected[..]);
+    assert_content(&files, slab, 3 << 20);
 }
 
 #[test]
@@ -222,6 +245,8 @@ fn a_slab_that_was_not_published_is_not_taken_along() {
     let slab = files.create_file(SLAB, 4096).unwrap();
     fill(&slab, 4096).unwrap();
     let target = home().join("copy");
-    let error = files.create_checkpoint(&devices, &target, &[slab.number()], &[]).unwrap_err();
+    let error = files
+        .create_checkpoint(&devices, &target, &[slab.number()], &[], &|_, _, _| {})
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }

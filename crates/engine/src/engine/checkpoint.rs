@@ -2,7 +2,11 @@
 //!
 //! Everything in memory is flushed; the tables of that moment are linked (or copied, to another
 //! file system), and slabs copied, into a new namespace of the same lineage, and a fresh manifest
-//! there names them. Writers go on meanwhile.
+//! there names them. Writers go on meanwhile. Of slabs the live slots of the moment are copied, and
+//! the others are zeros: what they have is older, or newer, and without the manifest it could not
+//! be told from what the copy should have ([decision 113]).
+//!
+//! [decision 113]: ../../../../docs/decisions/0113-a-manifest-made-anew.md
 
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -52,7 +56,13 @@ impl Engine {
         let numbers: Vec<_> = tables.chain(slots.iter().map(|(slab, _)| slab)).collect();
         let settings = self.shared.settings.to_kept_toml()?;
         let texts = [(SETTINGS_NAME, &settings[..])];
-        let files = Arc::new(self.shared.files.create_checkpoint(devices, home, &numbers, &texts)?);
+        let clear = |number, offset, bytes: &mut [u8]| {
+            if let Some(slab) = slots.get(number) {
+                slab.clear_others(offset, bytes);
+            }
+        };
+        let files = &self.shared.files;
+        let files = Arc::new(files.create_checkpoint(devices, home, &numbers, &texts, &clear)?);
         let edit = Edit {
             older_versions,
             ..Edit::of_state(version.levels.snapshot(), &slots, FileNumber(0), last_sequence)

@@ -1,13 +1,15 @@
-//! What could stand for the newest record of a key where a manifest was made anew: of logs that were
-//! flushed, and in slots that are older than a bulk load.
+//! What could stand for the newest record of a key where a manifest was made anew: of logs that
+//! were flushed and are replayed again, in slots that are older than a bulk load, and in free slots
+//! of a copy.
 
 use crate::PRESETS;
+use crate::hooked::{Call, HookedDevices};
 use crate::manifest::{Harm, compare, harmed, planned_and_done, rebuild};
 use crate::support::{HOME, Model, environment, of_kind, put, repair, restore, settings, take};
 use std::path::Path;
-use std::sync::Arc;
-use thermocline::{ByteSize, Preset, Settings};
-use thermocline_device::MemoryDevices;
+use std::sync::{Arc, Mutex};
+use thermocline::{ByteSize, Db, Preset, Settings};
+use thermocline_device::{Devices, MemoryDevices};
 
 /// Of logs that were flushed the last ones are used again first. Those that still wait have what
 /// was written before.
@@ -99,4 +101,49 @@ fn a_bulk_load_stays_newer_than_slots_that_were_never_demoted() {
         let plan = planned_and_done(&devices);
         assert_eq!(compare(&devices, &model, Some(&plan)), 0);
     }
+}
+
+/// While slabs are copied, later records go to slots that were free at the moment of the copy.
+#[test]
+fn a_copy_of_a_database_that_was_written_meanwhile_has_no_record_of_later() {
+    let devices = MemoryDevices::new();
+    // Writes when the first slab is copied; none before and after.
+    let writer: Arc<Mutex<Option<Db>>> = Arc::default();
+    let taken = Arc::clone(&writer);
+    let hook = move |call: Call, path: &Path, name: &str| {
+        let is_copied =
+            call == Call::Create && path.starts_with("/copy") && name.ends_with(".slab");
+        if is_copied && let Some(db) = taken.lock().unwrap().take() {
+            put(&db, &mut Model::new(), 0..200, 9);
+            db.flush().unwrap();
+        }
+        Ok(())
+    };
+    let hooked = HookedDevices::new(Arc::new(devices.clone()), Arc::new(hook));
+    let hooked = environment(Arc::new(hooked));
+    let db = hooked.create(Path::new(HOME), &settings(Preset::Hybrid)).unwrap();
+    let mut model = Model::new();
+    for round in 1..4 {
+        put(&db, &mut model, 0..200, round);
+        db.flush().unwrap();
+    }
+    let sequence = db.stats().sequence;
+    *writer.lock().unwrap() = Some(db.clone());
+    db.checkpoint("/copy").unwrap();
+    assert!(writer.lock().unwrap().is_none() && db.stats().sequence == sequence + 200);
+    db.close().unwrap();
+    let tier = devices.home(Path::new("/copy/tier-0")).unwrap();
+    let names = tier.list().unwrap().into_iter().map(|entry| entry.name);
+    let manifests: Vec<_> = names.filter(|name| name.ends_with(".manifest")).collect();
+    assert_eq!(manifests.len(), 1);
+    tier.delete(&manifests[0]).unwrap();
+    let copies = environment(Arc::new(devices.clone()));
+    copies.rebuild_manifest(Path::new("/copy"), None, &mut |_| {}).unwrap();
+    let copy = copies.open(Path::new("/copy")).unwrap();
+    assert!(copy.verify(&mut |_| {}).unwrap().is_ok());
+    for (key, values) in &model {
+        let found = copy.get(key).unwrap().map(|value| value.to_vec());
+        assert_eq!(Some(&found), values.last(), "{key} has what it had later");
+    }
+    copy.close().unwrap();
 }
