@@ -7,10 +7,12 @@
 //! For a repair, before anything is written. Any thread; it holds nothing but the file.
 
 use crate::address::SlabId;
+use crate::bitmap::runs;
 use crate::format::{self, BadHeader, HEADER_BYTES, Slot, decode_header};
 use crate::live::SlabShape;
 use crate::slab::{Decoded, Slab};
 use bytes::Bytes;
+use std::ops::Range;
 use std::sync::Arc;
 use thermocline_device::{ErrorKind, File, Result};
 use thermocline_foundation::coding::is_zero;
@@ -58,22 +60,22 @@ impl SlabRemains {
         self.slab.shape
     }
 
-    /// Gives each intact record to `visit` with its slot, ascending. Says how many slots have
-    /// something else, written and not intact: a torn write, or a record that is lost. Of what the
-    /// device does not give each slot counts as one.
+    /// Gives each intact record to `visit` with its slot, ascending. Says which slots have
+    /// something else, written and not intact: a torn write, or a record that is lost. What the
+    /// device does not give is among them.
     ///
     /// # Errors
     /// Those of the device that are not about what it has stored.
-    pub fn for_each(&self, visit: &mut dyn FnMut(u32, &Slot)) -> Result<u64> {
+    pub fn for_each(&self, visit: &mut dyn FnMut(u32, &Slot)) -> Result<Vec<Range<u32>>> {
         let SlabShape { slot_bytes, slots } = self.slab.shape;
         let at_once = (CHUNK_BYTES / slot_bytes).max(1);
-        let mut broken = 0;
+        let mut broken = Vec::new();
         for first in (0..slots).step_by(at_once as usize) {
             let count = at_once.min(slots - first);
             let len = count as usize * slot_bytes as usize;
             let buffer = match self.slab.file.read_up_to(self.slab.shape.offset(first), len) {
                 Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => {
-                    broken += u64::from(count);
+                    broken.extend(first..first + count);
                     continue;
                 }
                 read => read?,
@@ -87,11 +89,11 @@ impl SlabRemains {
                 match self.slab.decode(slot, &part, memory_bytes) {
                     Ok(Decoded::Whole(record)) => visit(slot, &record),
                     _ if is_zero(&part) => {}
-                    _ => broken += 1,
+                    _ => broken.push(slot),
                 }
             }
         }
-        Ok(broken)
+        Ok(runs(broken.into_iter()))
     }
 
     /// The record of `slot`, which [`SlabRemains::for_each`] has given.

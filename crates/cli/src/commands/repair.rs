@@ -68,13 +68,21 @@ fn print(plan: &RepairPlan, is_applied: bool, output: &mut Output) -> Result<()>
         (damaged, true) => format!("repaired {}", text::counted(damaged, "piece")),
         (damaged, false) => format!("found {} to repair", text::counted(damaged, "piece")),
     };
-    let cost = match plan.loses_nothing() {
-        _ if plan.is_empty() => "",
-        true => "; no record is lost",
-        false => "; records are lost",
-    };
+    let cost = cost(plan);
     let (files, bytes) = (text::counted(plan.files, "file"), ByteSize(plan.bytes));
     output.line(format!("read {files}, {bytes}: {found}{cost}"))
+}
+
+/// What all of it comes to.
+fn cost(plan: &RepairPlan) -> &'static str {
+    let mut lost = plan.steps.iter().flat_map(|step| &step.lost);
+    let only_returns = |lost| matches!(lost, &Lost::MayReturn { .. } | &Lost::Loaded { .. });
+    match plan.loses_nothing() {
+        _ if plan.is_empty() => "",
+        true => "; no record is lost",
+        false if lost.all(only_returns) => "; no value is lost, but older ones may come back",
+        false => "; records are lost",
+    }
 }
 
 /// One line on what is lost.
@@ -239,6 +247,23 @@ mod tests {
         assert!(said[2].contains("after a\\tb up to z") && said[2].contains("2 stay"));
         assert!(said[3].contains("after sequence 7"));
         assert!(said[4].starts_with("keys from a\\tb to z that were deleted"), "{}", said[4]);
+        let step = |lost: &[Lost]| RepairStep {
+            file: "00000002.manifest".to_owned(),
+            tier: 0,
+            kind: thermocline::ErrorKind::Corrupt,
+            damage: String::new(),
+            repair: "made anew",
+            lost: lost.to_vec(),
+            kept_as: None,
+        };
+        let cost_of = |steps: &[&[Lost]]| {
+            let steps = steps.iter().map(|lost| step(lost)).collect();
+            cost(&RepairPlan { steps, ..RepairPlan::default() })
+        };
+        assert_eq!(cost_of(&[]), "");
+        assert_eq!(cost_of(&[&[]]), "; no record is lost");
+        assert_eq!(cost_of(&[&lost[4..]]), "; no value is lost, but older ones may come back");
+        assert_eq!(cost_of(&[&lost[4..], &lost[..1]]), "; records are lost");
         let shown = serde_json::to_value(ShownLost::of(&lost[0])).unwrap();
         let expected =
             serde_json::json!({"what": "record", "key": "a\\tb", "sequence": 9, "older": 4});

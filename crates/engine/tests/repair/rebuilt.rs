@@ -5,7 +5,9 @@
 use crate::PRESETS;
 use crate::hooked::{Call, HookedDevices};
 use crate::manifest::{Harm, compare, harmed, planned_and_done, rebuild};
-use crate::support::{HOME, Model, environment, of_kind, put, repair, restore, settings, take};
+use crate::support::{
+    HOME, Model, environment, fixture, of_kind, put, repair, restore, settings, take,
+};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use thermocline::{ByteSize, Db, Preset, Settings};
@@ -146,4 +148,32 @@ fn a_copy_of_a_database_that_was_written_meanwhile_has_no_record_of_later() {
         assert_eq!(Some(&found), values.last(), "{key} has what it had later");
     }
     copy.close().unwrap();
+}
+
+/// Slots that a crash has torn are common, and slabs are large.
+#[test]
+fn of_a_slab_with_broken_slots_these_alone_are_kept() {
+    let (image, _) = fixture(Preset::Hybrid);
+    for slab in of_kind(&image, ".slab") {
+        let mut damaged = image.clone();
+        let (_, name, bytes) = &mut damaged[slab];
+        let len = bytes.len();
+        for at in [4096 + 40, len / 2, len / 2 + 40] {
+            bytes[at..at + 30].fill(0xa5);
+        }
+        let (name, bytes) = (name.clone(), bytes.clone());
+        let devices = restore(&harmed(&damaged, Harm::Zeros));
+        let plan = planned_and_done(&devices);
+        let left = take(&devices);
+        let (mut kept, mut covered) = (0, 0);
+        for step in plan.steps.iter().filter(|step| step.file == name) {
+            let place = step.kept_as.as_ref().unwrap();
+            let (.., piece) = left.iter().find(|(at, name, _)| at.join(name) == *place).unwrap();
+            let at = place.extension().unwrap().to_str().unwrap().parse::<usize>().unwrap();
+            assert!(bytes[at..at + piece.len()] == piece[..], "{place:?}");
+            covered += bytes[at..at + piece.len()].iter().filter(|byte| **byte == 0xa5).count();
+            kept += piece.len();
+        }
+        assert!(covered >= 90 && kept * 4 < len, "{covered} {kept} of {len}: {plan:?}");
+    }
 }

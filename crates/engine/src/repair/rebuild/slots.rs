@@ -13,6 +13,7 @@ use crate::repair::read_otherwise;
 use crate::table_set::table::TableMeta;
 use bytes::Bytes as Value;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use thermocline_device::FileKind;
 use thermocline_foundation::Sequence;
@@ -47,26 +48,31 @@ pub(super) fn look(
     let mut told = SlotsTold::default();
     for info in ground.published(|kind| kind == FileKind::Slab) {
         let file = ground.files.open_file(info.number)?;
-        let mut lose = |error: &Error, repair| {
+        let mut lose = |error: &Error, repair, bytes| {
             let mut step = RepairStep::new(&file, error, repair);
             step.lost.push(Lost::UnknownRecords);
-            pieces.push(Piece { step, bytes: Bytes::All(info.number) });
+            pieces.push(Piece { step, bytes });
         };
         meter.add(info.bytes);
         let slab = match SlabRemains::open(Arc::clone(&file)).map_err(Error::from) {
             Ok(slab) => slab,
             Err(error) if is_damage(&error) => {
-                lose(&error, "taken out: its header page cannot be read");
+                let repair = "taken out: its header page cannot be read";
+                lose(&error, repair, Bytes::All(info.number));
                 continue;
             }
             Err(error) => return Err(error),
         };
-        let broken = told.add(&slab)?;
-        if broken > 0 {
-            let what = file.describe();
-            let error =
-                Error::corrupt(format!("{what}: {broken} slots have no intact record in them"));
-            lose(&error, "its other slots are written to tables");
+        for broken in told.add(&slab)? {
+            let part = slab.shape().offset(broken.start)..slab.shape().offset(broken.end);
+            let which = match broken.len() {
+                1 => format!("slot {} has", broken.start),
+                _ => format!("slots {} to {} have", broken.start, broken.end - 1),
+            };
+            let (what, offset) = (file.describe(), part.start);
+            let text = format!("{what} is damaged at offset {offset}: {which} no intact record");
+            let repair = "its other slots are written to tables";
+            lose(&Error::corrupt(text), repair, Bytes::Of(info.number, part));
         }
         told.slabs.push(slab);
     }
@@ -74,8 +80,8 @@ pub(super) fn look(
 }
 
 impl SlotsTold {
-    /// Takes the records of the next slab; says how many slots have none that is intact.
-    fn add(&mut self, slab: &SlabRemains) -> Result<u64> {
+    /// Takes the records of the next slab; says which slots have none that is intact.
+    fn add(&mut self, slab: &SlabRemains) -> Result<Vec<Range<u32>>> {
         let at = self.slabs.len();
         Ok(slab.for_each(&mut |slot, record| {
             let (sequence, bytes) = (record.sequence(), record.record_bytes());
