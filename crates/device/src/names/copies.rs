@@ -72,6 +72,8 @@ impl Names {
         let host = &self.host;
         host.begin()?;
         host.require_sound()?;
+        // A plain file is found by its name: while none changes (`moves.rs`, invariant 6).
+        let changing = host.changing.lock();
         let (file, from, writings) = {
             let mut listing = host.listing.lock();
             let file = listing.open(host, name)?;
@@ -84,9 +86,10 @@ impl Names {
             named.copying_to = Some(to);
             (file, named.place.clone(), named.writings())
         };
+        let source = host.room(&from).tier.driver().open_to_read(&from.file);
+        drop(changing);
         let target = host.target(&from, to);
         let place = Place { room: to, file: target.file.clone() };
-        let source = host.room(&from).tier.driver().open_to_read(&from.file);
         let copied = source.and_then(|source| {
             let (origin, handle) = (Origin::CacheFill, Arc::clone(&source));
             sync_site("names/copy", || host.copy_bytes(&from, handle, &target, origin))?;
