@@ -301,9 +301,10 @@ mod tests {
         let error = names(&["--workload", "ycsb-d"]).unwrap_err().to_string();
         assert!(error.contains("on ycsb-d"), "{error}");
         let beside = names(&["--figure", "25", "--engine", "rocksdb"]).unwrap();
-        let expected =
+        let [c, b, graph, mean] =
             ["ycsb-c", "ycsb-b", "linkbench", "mean"].map(|on| format!("25/{on}/rocksdb"));
-        assert_eq!(beside, expected);
+        let half = format!("{b}/half");
+        assert_eq!(beside, [c, b, graph, half, mean]);
         let of_both = names(&["--engine", "rocksdb,device", "--row", "21/mean/poll"]).unwrap();
         assert_eq!(of_both.len(), 5);
         let error = names(&["--engine", "rocks"]).unwrap_err().to_string();
