@@ -393,7 +393,12 @@ impl Host {
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        self.listing.lock().found(name, found);
+        let mut listing = self.listing.lock();
+        // A name that this opening listed meanwhile is of a file that this look knows nothing of.
+        let is_known = self.is_writer.load(Acquire) && listing.get(name).is_ok();
+        if !is_known {
+            listing.found(name, found);
+        }
         Ok(())
     }
 

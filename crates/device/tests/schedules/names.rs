@@ -166,3 +166,23 @@ fn a_plain_file_that_gets_another_name_is_moved_and_not_the_one_that_has_its_nam
         }
     });
 }
+
+#[test]
+fn a_look_at_a_name_that_is_being_made_takes_nothing_of_its_writer_away() {
+    check(2000, || {
+        let devices = MemoryDevices::new();
+        let names = made(&devices, TIERS);
+        put(&devices, &names, "b.sst", 0, BYTES);
+        let looker = {
+            let names = names.clone();
+            spawn(move || drop(names.open(NAME)))
+        };
+        let class = FileClass { level: Some(0), ..FileClass::of_name(NAME) };
+        let writer = names.create(NAME, class).unwrap();
+        join([looker]);
+        let (place, file) = (writer.place(), names.open(NAME).unwrap());
+        names.set_level(NAME, 5);
+        while names.move_next().unwrap() {}
+        assert_eq!(file.place(), place, "it is being written");
+    });
+}
