@@ -28,6 +28,7 @@ use crate::file_cache::extents::{
     Cached, ExtentCounts, ExtentFile, ExtentPlan, Extents, Wake, Wanted, delete_files,
 };
 use crate::identity::InstanceId;
+use crate::migration_queue::Thresholds;
 use crate::tier::TierIndex;
 use std::sync::{Arc, Weak};
 use thermocline_foundation::sync::atomic::AtomicBool;
@@ -225,11 +226,13 @@ impl Host {
         let states = self.tier_states();
         let state = &states[TIER.position()];
         let percent = self.settings().thresholds.upper_percent;
+        // What the host wants free of its tier it need not want of a device that it shares.
+        let percent_of_device = Thresholds::default().upper_percent;
         let limit = left_free(state.capacity_bytes, percent);
         let of_tier = limit.saturating_sub(state.used_bytes);
         let of_device = match self.identities[TIER.position()].driver().space() {
             Ok(Space { total_bytes, free_bytes }) => {
-                let kept_free = total_bytes - left_free(total_bytes, percent);
+                let kept_free = total_bytes - left_free(total_bytes, percent_of_device);
                 extents.cache.bytes().saturating_add(free_bytes).saturating_sub(kept_free)
             }
             Err(_) => of_tier,

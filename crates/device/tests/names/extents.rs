@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 use thermocline_device::file_cache::extents::Cached;
-use thermocline_device::names::ExtentSettings;
+use thermocline_device::migration_queue::Thresholds;
+use thermocline_device::names::{ExtentSettings, NameSettings};
 use thermocline_device::{Buffer, Devices, Driver, NamedFile, Names, Operation, TierSpec};
 use thermocline_foundation::ByteSize;
 
@@ -215,4 +216,21 @@ fn copies_that_are_being_made_take_their_room_already() {
         assert!(first.join().unwrap());
     });
     assert!(!scene.names.copy_next(90).unwrap());
+}
+
+#[test]
+fn what_a_host_wants_free_of_its_tier_it_does_not_want_of_a_shared_device() {
+    let scene = Scene::new(ByteSize::kib(512));
+    let thresholds = Thresholds { upper_percent: 50, lower_percent: 40 };
+    scene.names.go_by(NameSettings { thresholds, ..NameSettings::default() });
+    // Others have 640 of its 1024 KiB.
+    let device = scene.devices.memory.directory(&scene.names.tiers()[0].path).unwrap();
+    device.set_capacity_bytes(1 << 20);
+    let others = device.create("others").unwrap();
+    let buffer = Buffer::zeroed(640 << 10);
+    let write = Operation::Write { offset: 0, buffer, durable: false };
+    device.execute(&others, write).result.unwrap();
+    let table = scene.table("1.sst", 6, 25);
+    (0..4).for_each(|_| _ = scene.read(&table));
+    assert!(scene.extent_bytes() > 0 && scene.read(&table) > 0);
 }
