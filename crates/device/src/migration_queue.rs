@@ -112,7 +112,7 @@ pub fn leaving<N: Clone + Ord>(
 }
 
 /// With `more_bytes` on it the tier has still this share free.
-fn is_free(tier: &TierState, more_bytes: u64, percent: u8) -> bool {
+pub(crate) fn is_free(tier: &TierState, more_bytes: u64, percent: u8) -> bool {
     let used = u128::from(tier.used_bytes.saturating_add(more_bytes));
     used * 100 <= u128::from(tier.capacity_bytes) * u128::from(100 - percent.min(100))
 }

@@ -30,7 +30,7 @@ use crate::driver::Handle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
 use crate::migration::copy;
-use crate::migration_queue::{Leaving, is_due, leaving};
+use crate::migration_queue::{Leaving, is_due, is_free, leaving};
 use crate::placement::{TierState, overflow_order};
 use crate::pool_size::pool_size;
 use crate::profile::Source;
@@ -231,6 +231,13 @@ impl Host {
         let Some(to) = self.placement.place(context, named.bytes, &states) else {
             return Ok(false);
         };
+        // A file that leaves a tier for want of room would be back there at the next placement.
+        let upper_percent = listing.settings.thresholds.upper_percent;
+        let named = listing.get(name)?;
+        let is_raised = to < named.place.room && named.place.room.position() < states.len();
+        if is_raised && !is_free(&states[to.position()], named.bytes, upper_percent) {
+            return Ok(false);
+        }
         let file = listing.open(self, name)?;
         drop(listing);
         let moved = self.relocate(&file, Bytes::Whole, to)?;

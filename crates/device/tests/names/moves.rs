@@ -5,6 +5,8 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 use thermocline_device::drivers::PosixDriver;
+use thermocline_device::migration_queue::Thresholds;
+use thermocline_device::names::NameSettings;
 use thermocline_device::profile::Point;
 use thermocline_device::{Curve, ErrorKind, Names, TierProfile, TierSpec};
 use thermocline_foundation::{ByteSize, SystemClock};
@@ -236,4 +238,22 @@ fn moves_keep_to_what_the_writers_leave_of_a_device_unless_one_must_go() {
     let on_slow = place.on_tier("slow");
     assert!(on_slow.iter().any(|name| name.ends_with(".1.sst")), "{on_slow:?}");
     assert_eq!(names.move_threads(), 0);
+}
+
+#[test]
+fn a_table_is_not_raised_to_a_tier_that_it_would_have_to_leave() {
+    let place = Place::new();
+    let names = Names::make(devices(), &place.path("db"), &narrow(&place), policy()).unwrap();
+    let thresholds = Thresholds { upper_percent: 50, lower_percent: 40 };
+    names.go_by(NameSettings { thresholds, ..NameSettings::default() });
+    table(&names, "1.sst", 0, 24);
+    for (name, mib) in [("2.sst", 27), ("3.sst", 26)] {
+        table(&names, name, 5, mib);
+        names.set_level(name, 1);
+        while names.move_next().unwrap() {}
+    }
+    let on_fast = place.on_tier("fast");
+    assert!(on_fast.len() == 2 && on_fast[1].ends_with(".3.sst"), "{on_fast:?}");
+    let counts = names.counts();
+    assert_eq!((counts.moved_by_level, counts.moved_for_room), (1, 0));
 }
