@@ -530,3 +530,17 @@ fn what_a_tier_keeps_free_and_the_level_of_what_is_not_known_are_settings() {
     assert_eq!(file.epoch().load(Acquire), 1, "it was on the fast tier");
     assert_eq!(file.place(), place.path("db/1.sst"));
 }
+
+#[test]
+fn settings_that_were_set_by_hand_are_checked_as_well() {
+    let good = HostSettings::of_query("tier=home:1GiB").unwrap();
+    let refused = |settings: HostSettings, key: &str| {
+        let (devices, clock) = (SystemDevices::default(), SystemClock::new());
+        let made = Hosts::new(Arc::new(devices), Arc::new(clock), settings);
+        let error = made.unwrap_err();
+        assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains(key), "{error}");
+    };
+    let window = thermocline_foundation::Duration(Duration::ZERO);
+    refused(HostSettings { window, ..good.clone() }, "window=");
+    refused(HostSettings { free_upper_percent: 200, ..good }, "free_upper_percent=200");
+}

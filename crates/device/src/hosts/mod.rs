@@ -136,12 +136,14 @@ enum Between {
 impl Hosts {
     /// The host's directories over the tiers of `settings`. Nothing is opened yet.
     ///
-    /// Errors: `Io` where the system has no thread to give.
+    /// Errors: `Invalid` where a setting is out of its range, `Io` where the system has no thread to
+    /// give.
     pub fn new(
         devices: Arc<dyn Devices>,
         clock: Arc<dyn Clock>,
         settings: HostSettings,
     ) -> Result<Self> {
+        let settings = settings.checked()?;
         let shared = Arc::new(Shared {
             devices,
             clock,

@@ -244,7 +244,8 @@ impl HostSettings {
         settings.checked()
     }
 
-    fn checked(self) -> Result<Self> {
+    /// Errors: `Invalid` with what is wrong: fields may be set by hand.
+    pub(super) fn checked(self) -> Result<Self> {
         if self.tiers.is_empty() {
             return Err(invalid("no tier is named; add tier=PATH:CAPACITY".to_owned()));
         }
