@@ -19,6 +19,7 @@
 use super::{HostCache, Shared};
 use crate::error::{Error, Result};
 use crate::names::Names;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -130,15 +131,22 @@ impl Shared {
     fn move_until_over(&self) {
         let mut seconds = Every::new(PERIOD, self.clock.now_ns());
         let mut windows = Every::new(self.settings.window.0, self.clock.now_ns());
+        // Those whose window is over, and whose reads in it were not looked at yet.
+        let mut over = BTreeSet::new();
         while self.wait_for_work() {
             let now_ns = self.clock.now_ns();
             let seconds = seconds.passed(now_ns);
             let is_window_over = windows.passed(now_ns) > 0;
+            let copies = self.settings.cache == HostCache::Files;
             let directories: Vec<_> = {
                 let open = self.open.lock();
                 let writers = open.open.iter().filter(|(_, names)| names.is_writer());
                 writers.map(|(directory, _)| directory.clone()).collect()
             };
+            over.retain(|directory| directories.contains(directory));
+            if is_window_over && copies {
+                over.extend(directories.iter().cloned());
+            }
             for directory in directories {
                 if self.is_awaited() {
                     break;
@@ -148,8 +156,7 @@ impl Shared {
                 let Some(names) = self.open.lock().open.get(&directory).cloned() else { continue };
                 names.seconds_passed(u32::try_from(seconds).unwrap_or(u32::MAX));
                 self.move_files(&names);
-                let copies = self.settings.cache == HostCache::Files && !self.is_awaited();
-                if is_window_over && copies {
+                if !self.is_awaited() && over.remove(&directory) {
                     names.end_window();
                     self.copy_files(&names);
                 }
