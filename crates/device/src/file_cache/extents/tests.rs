@@ -239,6 +239,22 @@ fn a_damaged_extent_is_read_from_its_file_and_sixteen_end_a_file() {
 }
 
 #[test]
+fn failures_with_a_million_reads_between_them_end_no_file() {
+    let extents = extents(&MemoryDriver::new(), 1 << 20, 1);
+    let files: Vec<_> = (1..20).map(file).collect();
+    for _ in 0..2 {
+        files.iter().for_each(|file| visit(&extents, file));
+    }
+    for _ in 0..40 {
+        let now = extents.asked.fetch_add(1 << 21, Relaxed) + (1 << 21) + 1;
+        assert!(read(&extents, &files[0], 0, 100));
+        let there = extents.files.load();
+        let read = there.list().iter().find(|file| file.last_hit() == now).unwrap();
+        assert!(!read.failed() && !read.is_retired());
+    }
+}
+
+#[test]
 fn a_device_that_takes_nothing_switches_the_cache_off_for_a_while() {
     let driver = MemoryDriver::new();
     let extents = extents(&driver, 1 << 20, 1);
