@@ -15,8 +15,10 @@
 //!
 //! 5. Until the host's names are durable, a sync of the file makes them so: what is written at the
 //!    new place counts only where the name leads there.
-//! 6. What is copied is the file that was asked for: it is opened while no name changes. A plain
-//!    file is found by its name, which another file may have a moment later.
+//! 6. What is copied is the file that was asked for. A plain file is found by its name, which
+//!    another file may have a moment later: it is opened while no name changes. What lies on a tier
+//!    has a name of its own there.
+//! 7. No file is raised to a tier that it would have to leave for want of room.
 //!
 //! Threads: any number of files move at once, a file once at a time.
 
@@ -310,21 +312,24 @@ impl Host {
     /// Begins a move; none where the file is there already, on its way, or being written.
     fn begin_move(&self, file: &NamedFile, bytes: Bytes, to: TierIndex) -> Result<Option<Begun>> {
         // Invariant 6.
-        let _changing = self.changing.lock();
+        let changing = self.changing.lock();
         let may_begin = |named: &Named| match bytes {
             Bytes::Whole => named.can_move() && named.place.room != to,
             // A move under way will be given up.
             Bytes::First(_) => true,
         };
-        let (name, from) = {
+        let from = {
             let listing = self.listing.lock();
             let name = listing.name_of(file).ok_or_else(|| gone(file))?;
             let named = listing.get(&name)?;
             if !may_begin(named) {
                 return Ok(None);
             }
-            (name, named.place.clone())
+            named.place.clone()
         };
+        // A file of a tier has a name of its own there: names may change while its device is slow.
+        let is_found_by_name = from.room == self.home || bytes != Bytes::Whole;
+        let changing = is_found_by_name.then_some(changing);
         let driver = self.room(&from).tier.driver();
         let opened = match bytes {
             Bytes::Whole => driver.open_to_read(&from.file),
@@ -332,12 +337,14 @@ impl Host {
         };
         let opened = opened.map_err(|error| self.move_failed(file, to, &error))?;
         let mut listing = self.listing.lock();
+        let name = listing.name_of(file).ok_or_else(|| gone(file))?;
         let named = listing.get_mut(&name)?;
-        // A copy of it may have begun meanwhile.
-        if !may_begin(named) {
+        // A copy of it may have begun meanwhile, or another move ended.
+        if !may_begin(named) || named.place != from {
             return Ok(None);
         }
         named.moving = true;
+        drop(changing);
         let (bytes, writings) = (named.bytes, named.writings());
         Ok(Some(Begun { from, file: opened, bytes, writings }))
     }
