@@ -86,8 +86,10 @@ impl Names {
             named.copying_to = Some(to);
             (file, named.place.clone(), named.writings())
         };
+        let changing = (from.room == host.home).then_some(changing);
         let source = host.room(&from).tier.driver().open_to_read(&from.file);
         drop(changing);
+        let has_begun = source.is_ok();
         let target = host.target(&from, to);
         let place = Place { room: to, file: target.file.clone() };
         let copied = source.and_then(|source| {
@@ -109,7 +111,7 @@ impl Names {
                 (is_kept, is_same)
             })
         };
-        if !is_kept {
+        if !is_kept && has_begun {
             host.remove(&place);
         }
         if is_same {
