@@ -42,15 +42,15 @@ pub(crate) enum Peak {
 }
 
 impl Peak {
-    /// Of the fast tier: as the settings say; else what a profile of it does at least, or what any
-    /// tier can.
+    /// Of the fast tier: as the settings say; else what any tier can at least, or what a profile of
+    /// it does where that is more.
     pub fn of(settings: &Settings, files: &TieredFiles) -> Self {
         if settings.bandwidth_peak.0 > 0 {
             return Self::Known(settings.bandwidth_peak.0);
         }
         let fast = files.tiers().first().map(|tier| TierProfile::of(&**tier.driver()));
         let best = |of: TierProfile| of.read.bytes_per_s_max().max(of.write.bytes_per_s_max());
-        Self::AtLeast(fast.and_then(best).unwrap_or(PEAK_MIN))
+        Self::AtLeast(fast.and_then(best).unwrap_or(0).max(PEAK_MIN))
     }
 }
 

@@ -277,7 +277,13 @@ fn levels_leave_the_fast_tier_while_much_of_its_bandwidth_is_used_and_come_back(
 
 #[test]
 fn a_profile_says_what_the_fast_tier_can_move_at_least() {
-    for (profiled_mib, levels) in [(None, Some(2)), (Some(1), Some(0)), (Some(1 << 10), Some(2))] {
+    // Some 10 MiB a second, against 128 and then against a GiB.
+    for (profiled_mib, percent, levels) in [
+        (None, 40, Some(2)),
+        (Some(1), 40, Some(2)),
+        (None, 3, Some(0)),
+        (Some(1 << 10), 3, Some(2)),
+    ] {
         let (clock, devices) = (Arc::new(StillClock::default()), MemoryDevices::default());
         devices.create_directory(Path::new("/fast")).unwrap();
         if let Some(mib) = profiled_mib {
@@ -292,6 +298,8 @@ fn a_profile_says_what_the_fast_tier_can_move_at_least() {
             memory: ByteSize::mib(4),
             tiers: vec![tier("/fast", 256), tier("/slow", 1 << 10)],
             placement: PlacementChoice::Bandwidth,
+            bandwidth_low: percent,
+            bandwidth_high: percent,
             ..Settings::default()
         };
         let db: Db = environment.create(Path::new("/home"), &settings).unwrap();
@@ -302,7 +310,7 @@ fn a_profile_says_what_the_fast_tier_can_move_at_least() {
         flush_one(&db, "tick", Some("value"));
         flush_one(&db, "next", Some("value"));
         let found = db.engine().shared().placement.fast_levels();
-        assert_eq!(found, levels, "{profiled_mib:?} MiB a second");
+        assert_eq!(found, levels, "{profiled_mib:?} MiB a second, {percent} %");
         db.close().unwrap();
     }
 }
