@@ -91,14 +91,21 @@ fn a_directory_that_leaves_its_tiers_is_an_ordinary_one_and_may_be_put_over_othe
     // As an opening leaves it that finds a link without a file.
     let lost = scratch.path("db/.thermocline/lost/9-9.gone.sst");
     std::os::unix::fs::symlink(".thermocline/tier-0/9-9.gone.sst", &lost).unwrap();
-    let error = scratch.fails(&["tiers", "export", "--leave", "db"], 1);
-    assert!(error.contains("lost/ has 9-9.gone.sst"), "{error}");
+    let refused = |parts: [&str; 2]| {
+        let error = scratch.fails(&["tiers", "export", "--leave", "db"], 1);
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    };
+    refused([lost.to_str().unwrap(), " is a link whose file is gone; remove it first"]);
+    assert!(is_link(&scratch, "db/3.sst"), "it is refused before a file has moved");
+    fs::remove_file(&lost).unwrap();
+    fs::write(&lost, b"").unwrap();
+    refused([lost.to_str().unwrap(), " is no link; remove it first"]);
+    fs::remove_file(&lost).unwrap();
     assert_eq!(
         scratch.ok(&["tiers", "export", "db"]),
-        b"0 files moved home; the directory needs \
+        b"3 files moved home; the directory needs \
         no tiers now\n"
     );
-    fs::remove_file(lost).unwrap();
     let said = text(&scratch.ok(&["tiers", "export", "--leave", "db"]));
     assert_eq!(said, "0 files moved home; the directory has left its tiers\n");
     let error = scratch.fails(&["tiers", "show", "db"], 1);
@@ -115,6 +122,26 @@ fn a_directory_that_leaves_its_tiers_is_an_ordinary_one_and_may_be_put_over_othe
     let devices = Arc::new(SystemDevices::default());
     Names::make(devices, &scratch.path("db"), &tiers, Arc::new(FillFirst)).unwrap();
     assert!(text(&scratch.ok(&["tiers", "list", "db"])).contains("3.sst"));
+}
+
+#[test]
+fn a_leaving_that_was_cut_off_is_finished_by_the_next_one() {
+    let scratch = Scratch::new();
+    made(&scratch);
+    scratch.ok(&["tiers", "export", "db"]);
+    let own = scratch.path("db/.thermocline");
+    fs::rename(own.join("DATABASE"), scratch.path("kept")).unwrap();
+    let error = scratch.fails(&["tiers", "export", "--leave", "db"], 1);
+    assert!(error.contains("is not over tiers"), "its DATABASE is lost: {error}");
+    assert!(is_link(&scratch, "db/.thermocline/tier-0"));
+    fs::rename(scratch.path("kept"), own.join("CREATING")).unwrap();
+    let said = text(&scratch.ok(&["tiers", "export", "--leave", "db"]));
+    assert!(said.contains("has left its tiers: that was cut off before"), "{said}");
+    let left = ["fast", "slow"].map(|tier| fs::read_dir(scratch.path(tier)).unwrap().count());
+    assert!(!own.exists() && left == [0, 0], "{left:?}");
+    assert_eq!(scratch.read("db/3.sst"), b"third");
+    let error = scratch.fails(&["tiers", "export", "--leave", "db"], 1);
+    assert!(error.contains("is not over tiers"), "there is nothing to finish: {error}");
 }
 
 #[test]

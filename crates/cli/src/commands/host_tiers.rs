@@ -13,7 +13,9 @@ use std::sync::Arc;
 use thermocline::TierChange;
 use thermocline_device::names::{NamedInfo, NamedTier};
 use thermocline_device::profile::Source;
-use thermocline_device::{FillFirst, Names, SystemDevices, TierSpec};
+use thermocline_device::{
+    ErrorKind, FillFirst, Names, Result as DeviceResult, SystemDevices, TierSpec,
+};
 use thermocline_foundation::ByteSize;
 
 /// Shows the directory, or moves its files.
@@ -33,13 +35,10 @@ pub fn run(database: &Database, action: &TiersAction, json: bool) -> Result<()> 
         }
         TiersAction::List(host) => list(&open(database, host)?, json),
         TiersAction::Show(host) => show(&open(database, host)?, json),
-        TiersAction::Export(HostExport { host, leave }) => {
-            let names = open(database, host)?;
-            let (moved, what) = match leave {
-                true => (names.leave()?, "moved home; the directory has left its tiers"),
-                false => (names.export()?, "moved home; the directory needs no tiers now"),
-            };
-            tell(&host.dir, json, moved, what)
+        TiersAction::Export(HostExport { host, leave: true }) => leave(database, host, json),
+        TiersAction::Export(HostExport { host, leave: false }) => {
+            let moved = open(database, host)?.export()?;
+            tell(&host.dir, json, moved, "moved home; the directory needs no tiers now")
         }
         TiersAction::Migrate(host) => {
             // It knows no levels, so that none is on the wrong tier for its level.
@@ -71,10 +70,30 @@ fn specs(database: &Database) -> Option<Vec<TierSpec>> {
     (!database.tier.is_empty()).then(|| database.tier.iter().map(spec).collect())
 }
 
-fn open(database: &Database, host: &HostDirectory) -> Result<Names> {
+fn load(database: &Database, host: &HostDirectory) -> DeviceResult<Names> {
     let tiers = specs(database);
     // None of these commands asks where a new file would go.
-    Ok(Names::load(devices(), &host.dir, tiers.as_deref(), Arc::new(FillFirst))?)
+    Names::load(devices(), &host.dir, tiers.as_deref(), Arc::new(FillFirst))
+}
+
+fn open(database: &Database, host: &HostDirectory) -> Result<Names> {
+    Ok(load(database, host)?)
+}
+
+/// Takes the directory off its tiers, or finishes what did so and was cut off.
+fn leave(database: &Database, host: &HostDirectory, json: bool) -> Result<()> {
+    let names = match load(database, host) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            if !Names::undo_cut_off(&*devices(), &host.dir)? {
+                return Err(error.into());
+            }
+            let what = "moved home; the directory has left its tiers: that was cut off before";
+            return tell(&host.dir, json, 0, what);
+        }
+        names => names?,
+    };
+    let moved = names.leave()?;
+    tell(&host.dir, json, moved, "moved home; the directory has left its tiers")
 }
 
 #[derive(Serialize)]

@@ -15,9 +15,10 @@
 //! Threads: the caller has no file of the directory open.
 
 use super::creation::{undo, undo_tier};
+use super::link_text::parse_file_name;
 use super::listing::Named;
 use super::{DIRECTORY_NAME, Holds, LOST_NAME, Names};
-use crate::driver::Driver;
+use crate::driver::{Driver, Entry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::small_file;
 use crate::tier::TierIndex;
@@ -52,24 +53,44 @@ impl Names {
     /// Brings all files home, as [`Names::export`] does, and takes the directory off its tiers: it
     /// may be put over others then. Returns how many moved. No host may write meanwhile.
     ///
-    /// Errors: those of an export; `Invalid` where there is something in `lost/`. The directory
-    /// stays over its tiers.
+    /// Errors: those of an export; `Invalid` where there is something in `lost/`, or a file on a
+    /// tier that no name leads to. The directory stays over its tiers.
     pub fn leave(self) -> Result<u64> {
-        let moved = self.export()?;
         let lost = self.host.own_path.join(LOST_NAME);
-        let entries = self.lost(&lost)?.map_or_else(|| Ok(Vec::new()), |lost| lost.list())?;
-        if let Some(entry) = entries.first() {
-            let name = &entry.name;
-            let why = format!("lost/ has {name}, a link whose file is gone; remove it there first");
-            return Err(self.stays(&why));
-        }
+        self.require_none_lost(&lost)?;
+        let moved = self.export()?;
+        // The first change may have found links without their files.
+        self.require_none_lost(&lost)?;
         for (index, _) in self.host.tiers_apart() {
             self.host.drop_copies(index);
         }
         // A file that is gone from a tier must not be back when nothing knows of it any more.
         self.sync_directory()?;
+        self.require_none_left()?;
         self.take_apart(&lost)?;
         Ok(moved)
+    }
+
+    fn require_none_lost(&self, path: &Path) -> Result<()> {
+        let entries = self.lost(path)?.map_or_else(|| Ok(Vec::new()), |lost| lost.list())?;
+        let Some(entry) = entries.first() else { return Ok(()) };
+        let what = if entry.is_link { "a link whose file is gone" } else { "no link" };
+        let path = path.join(&entry.name);
+        Err(self.stays(&format!("{} is {what}; remove it first", path.display())))
+    }
+
+    /// Nothing is on the tiers that would have no owner afterwards.
+    fn require_none_left(&self) -> Result<()> {
+        for (_, tier) in self.host.tiers_apart() {
+            let entries = tier.driver().list()?;
+            let is_left = |entry: &&Entry| !entry.is_link && parse_file_name(&entry.name).is_some();
+            if let Some(entry) = entries.iter().find(is_left) {
+                let path = tier.spec().path.join(&entry.name);
+                let why = format!("{} is left, which no name leads to; try again", path.display());
+                return Err(self.stays(&why));
+            }
+        }
+        Ok(())
     }
 
     /// Removes what a creation made. Nothing is on the tiers any more.
@@ -102,7 +123,8 @@ impl Names {
         let Some(lost) = self.lost(path)? else { return Ok(()) };
         let entries = lost.list()?;
         if let Some(entry) = entries.iter().find(|entry| !entry.is_link) {
-            return Err(self.stays(&format!("lost/ has {}, which is no link", entry.name)));
+            let path = path.join(&entry.name);
+            return Err(self.stays(&format!("{} is no link; remove it first", path.display())));
         }
         if entries.is_empty() {
             return Ok(());
@@ -122,22 +144,25 @@ impl Names {
         names.find(|(_, named)| is_used(named)).map(|(name, _)| name.clone())
     }
 
-    /// Removes what a creation, or the end of a directory, left at `path` that was cut off; nothing
-    /// where the directory is over tiers, or has nothing of this software.
-    pub fn undo_cut_off(devices: &dyn Devices, path: &Path) -> Result<()> {
+    /// Removes what a creation, or the end of a directory, left at `path` that was cut off; false
+    /// where the directory is over tiers, or has nothing of this software, or lost its `DATABASE`
+    /// in another way: its links to the tiers are kept then.
+    pub fn undo_cut_off(devices: &dyn Devices, path: &Path) -> Result<bool> {
         let own_path = absolute(path)?.join(DIRECTORY_NAME);
         let own = match devices.home(&own_path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             own => own?,
         };
         let _lock = own.lock(LOCK_NAME)?;
-        if has_file(&*own, HOME_FILE_NAME)? {
-            return Ok(());
+        let has_links = || Ok(own.list()?.iter().any(|entry| entry.is_link));
+        if has_file(&*own, HOME_FILE_NAME)? || !has_file(&*own, CREATING_NAME)? && has_links()? {
+            return Ok(false);
         }
         undo(devices, &*own, &own_path)?;
         devices.remove_directory_if_empty(&own_path.join(LOST_NAME))?;
         small_file::remove(&*own, LOCK_NAME)?;
-        devices.remove_directory_if_empty(&own_path)
+        devices.remove_directory_if_empty(&own_path)?;
+        Ok(true)
     }
 
     fn stays(&self, why: &str) -> Error {

@@ -257,3 +257,19 @@ fn a_table_is_not_raised_to_a_tier_that_it_would_have_to_leave() {
     let counts = names.counts();
     assert_eq!((counts.moved_by_level, counts.moved_for_room), (1, 0));
 }
+
+#[test]
+fn a_directory_does_not_leave_tiers_with_a_file_on_them_that_would_have_no_owner() {
+    let place = Place::new();
+    let names = place.make("db", &["fast", "slow"]);
+    put(&names, "a.sst", 0, b"table");
+    let left = place.instance("fast").join("9-9.left.sst");
+    fs::write(&left, b"left").unwrap();
+    let error = names.leave().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains(left.to_str().unwrap()), "{error}");
+    let names = place.load("db").unwrap();
+    assert_eq!(names.leave().unwrap(), 0, "its files are home, and the opening removed the other");
+    assert_eq!(fs::read(place.path("db/a.sst")).unwrap(), b"table");
+    assert_eq!(listed(&place.path("fast")), [""; 0]);
+}

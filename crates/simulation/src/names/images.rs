@@ -157,7 +157,7 @@ impl Images {
         self.model.lock().check_crash(&observe(devices, &names)?)?;
         match names.leave() {
             Ok(_) => Ok(true),
-            Err(error) if error.to_string().contains("lost/ has") => Ok(false),
+            Err(error) if error.to_string().contains("/lost/") => Ok(false),
             Err(error) => Err(format!("it stays: {error}")),
         }
     }
