@@ -22,7 +22,7 @@ use thermocline_device::Result as DeviceResult;
 use thermocline_device::file_cache::lives::FILE_NAME as LIVES_NAME;
 use thermocline_device::file_cache::{CacheLife, CacheLives, CachedBlock, Seal, Sealed};
 use thermocline_device::identity::InstanceId;
-use thermocline_device::{File, FileInfo, FileKind, TieredFiles};
+use thermocline_device::{ErrorKind, File, FileInfo, FileKind, TieredFiles};
 use thermocline_foundation::{FileNumber, Planted, planted};
 use thermocline_table::BlockKey;
 
@@ -97,7 +97,8 @@ pub(super) fn delete_found(files: &TieredFiles) {
 }
 
 impl FastCache {
-    /// Adopts or deletes the next file of an earlier opening; false where there is none left.
+    /// Adopts or deletes the next file of an earlier opening; false where there is none left, or no
+    /// descriptor for it now.
     pub(super) fn adopt_next(&self, work: &mut Work) -> bool {
         if work.found.is_empty() {
             work.slow_tables = None;
@@ -105,13 +106,19 @@ impl FastCache {
             return false;
         }
         let tables = work.slow_tables.get_or_insert_with(|| self.slow_tables());
-        let Some(FileInfo { number, .. }) = work.found.pop() else { return false };
+        let Some(found) = work.found.pop() else { return false };
+        let number = found.number;
         let began_ns = self.shared.clock.now_ns();
         let opened = self.shared.files.open_file(number);
         let adopted = opened.and_then(|file| self.adopt(file, tables));
         let why = match adopted {
             Ok(None) => None,
             Ok(Some(why)) => Some(why.to_owned()),
+            // It waits for the next look at the cache.
+            Err(error) if error.kind() == ErrorKind::TooManyOpenFiles => {
+                work.found.push(found);
+                return false;
+            }
             Err(error) => Some(error.to_string()),
         };
         if let Some(why) = why {

@@ -92,3 +92,35 @@ fn lives_that_cannot_be_read_or_written_cost_the_copies_and_no_more() {
         db.close().unwrap();
     }
 }
+
+#[test]
+fn files_for_which_there_is_no_descriptor_wait_for_the_next_look() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&fails);
+    let hook = move |call: Call, _: &Path, name: &str| {
+        if call == Call::Open && name.ends_with(".cache") && told.load(Relaxed) {
+            return Err(Error::new(ErrorKind::TooManyOpenFiles, "the test has no descriptor"));
+        }
+        Ok(())
+    };
+    let devices = HookedDevices::new(Arc::new(MemoryDevices::default()), Arc::new(hook));
+    let environment = Environment { devices: Arc::new(devices), ..stepped_environment() };
+    let db = store(&environment, cache(2048));
+    (0..3).for_each(|_| check(&db, 0..200));
+    let before = files(&db) as u64;
+    assert!(before > 2);
+    db.close().unwrap();
+
+    fails.store(true, Relaxed);
+    let db = environment.open(Path::new(HOME)).unwrap();
+    db.settle().unwrap();
+    let told = db.stats().fast_cache.unwrap();
+    assert_eq!((told.adopted_files, told.refused_files, files(&db) as u64), (0, 0, before));
+    fails.store(false, Relaxed);
+    db.put("other", "value").unwrap();
+    db.flush().unwrap();
+    db.settle().unwrap();
+    let told = stats(&db);
+    assert_eq!((told.adopted_files, told.refused_files), (before, 0), "{told:?}");
+    db.close().unwrap();
+}
