@@ -136,8 +136,8 @@ enum Between {
 impl Hosts {
     /// The host's directories over the tiers of `settings`. Nothing is opened yet.
     ///
-    /// Errors: `Invalid` where a setting is out of its range, `Io` where the system has no thread to
-    /// give.
+    /// Errors: `Invalid` where a setting is out of its range, `Io` where the system has no thread
+    /// to give.
     pub fn new(
         devices: Arc<dyn Devices>,
         clock: Arc<dyn Clock>,

@@ -68,7 +68,7 @@ impl FastCache {
         while surplus_bytes > 0
             && let Some(file) = work.found.pop()
         {
-            // Nobody looked at its blocks: none was admitted here.
+            // Adoption had not looked at it: no block of it was admitted here.
             self.copies.counts.evicted_files.add(1);
             self.delete(file.number);
             surplus_bytes = surplus_bytes.saturating_sub(file.bytes);

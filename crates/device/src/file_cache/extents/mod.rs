@@ -273,8 +273,8 @@ impl Extents {
         Cached::Served((end - offset) as usize)
     }
 
-    /// Copies what an extent, at `at` in `file`, has of the bytes from `offset` on; false where it is
-    /// not what it should be.
+    /// Copies what an extent, at `at` in `file`, has of the bytes from `offset` on; false where it
+    /// is not what it should be.
     fn copy_out(
         &self,
         of: &ExtentFile,
