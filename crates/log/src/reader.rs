@@ -121,11 +121,12 @@ impl LogReader {
     }
 
     /// Gives every whole record of a damaged log to `sink`, also those behind what is missing,
-    /// which no recovery takes: for a caller that says what is lost (`remains.rs`).
+    /// which no recovery takes: for a caller that says what is lost (`remains.rs`). What the device
+    /// does not give is passed over, and its first error given back.
     ///
     /// # Errors
     /// The length of the file cannot be told.
-    pub fn remains(file: &File, sink: &mut RemainsSink<'_>) -> Result<()> {
+    pub fn remains(file: &File, sink: &mut RemainsSink<'_>) -> Result<Option<Error>> {
         remains::read(file, sink)
     }
 

@@ -18,7 +18,7 @@ use crate::format::{
 use crate::reader::mend_sector;
 use crate::record_assembly::{RecordAssembly, Step};
 use thermocline_device::buffer::PAGE_BYTES;
-use thermocline_device::{File, Result};
+use thermocline_device::{Error, File, Result};
 use thermocline_foundation::Sequence;
 
 /// Pages read at a time.
@@ -28,14 +28,14 @@ const CHUNK_BYTES: usize = 1 << 20;
 pub type RemainsSink<'a> = dyn FnMut(Sequence, &[u8]) + 'a;
 
 /// Gives every whole record of the log in `file` to `sink`, in ascending order. What is damaged, or
-/// the device does not give, is passed over.
+/// the device does not give, is passed over; the device's first error is given back.
 ///
 /// # Errors
 /// The length of the file cannot be told.
-pub(crate) fn read(file: &File, sink: &mut RemainsSink<'_>) -> Result<()> {
+pub(crate) fn read(file: &File, sink: &mut RemainsSink<'_>) -> Result<Option<Error>> {
     let len = file.len()?;
     let mut remains = Remains { file, sink, record: None, last: Sequence::ZERO };
-    let mut offset = PAGE;
+    let (mut offset, mut not_given) = (PAGE, None);
     while offset < len {
         let count = (len - offset).min(CHUNK_BYTES as u64) as usize;
         let chunk = file.read_up_to(offset, count);
@@ -48,16 +48,19 @@ pub(crate) fn read(file: &File, sink: &mut RemainsSink<'_>) -> Result<()> {
                 }
                 Err(_) => match file.read_up_to(page, PAGE_BYTES) {
                     Ok(bytes) => remains.page(page, &bytes),
-                    Err(_) => remains.page(page, &[]),
+                    Err(error) => {
+                        not_given.get_or_insert(error);
+                        remains.page(page, &[])
+                    }
                 },
             };
             if !goes_on {
-                return Ok(());
+                return Ok(not_given);
             }
         }
         offset += CHUNK_BYTES as u64;
     }
-    Ok(())
+    Ok(not_given)
 }
 
 struct Remains<'a, 'b> {

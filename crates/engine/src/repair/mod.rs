@@ -240,7 +240,7 @@ impl Found {
         if planted(Planted::RepairNamesNothing) {
             steps.iter_mut().for_each(|step| step.lost.clear());
         }
-        RepairPlan { files: self.files, bytes: self.bytes, steps }
+        RepairPlan { files: self.files, bytes: self.bytes, steps, unmerged: None }
     }
 }
 
@@ -305,7 +305,9 @@ impl Subject {
             jobs: Arc::new(Jobs::new(&environment.workers)),
         });
         let restored = restore(&store).map_err(|error| {
-            if never_had_manifest(&files) { error } else { with_way_out(error) }
+            // Beside a region no manifest is made anew.
+            let has_way_out = !never_had_manifest(&files) && files.region().is_none();
+            if has_way_out { with_way_out(error) } else { error }
         })?;
         let Some(restored) = restored else { return Ok(None) };
         require_files(&store, &restored)?;

@@ -1,8 +1,8 @@
 //! Which keys of logs that are cut have a newer record in another file.
 //!
 //! A memtable hides what slots and tables have of its keys. So what is left of a log must not be
-//! older than what these have, as it may be where a manifest was made anew beside a damaged log:
-//! such records are left out of the new log, and those beside them keep their sequences.
+//! older than what these have, as it may be where slots have what is behind the hole: such records
+//! are left out of the new log, and those beside them keep their sequences.
 
 use super::Subject;
 use super::logs::{LogsFound, State};

@@ -14,6 +14,9 @@ pub struct RepairPlan {
     pub bytes: u64,
     /// One for each piece that is damaged; empty where there is nothing to repair.
     pub steps: Vec<RepairStep>,
+    /// Why the tables of a manifest that was made anew are not merged yet: a device is full, or
+    /// what is damaged besides is left to a repair. None where they are, and before.
+    pub unmerged: Option<String>,
 }
 
 impl RepairPlan {

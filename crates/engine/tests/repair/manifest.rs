@@ -279,9 +279,10 @@ fn a_bulk_load_keeps_its_place_among_what_was_written_before_and_after() {
     assert!(told > 0);
 }
 
-/// Other damage stays damage: it is told, kept, and left to a repair where records can be saved.
+/// Other damage stays damage: it is told and kept, and the rest of it is saved.
 #[test]
 fn tables_slabs_and_logs_that_are_damaged_too_cost_what_they_have() {
+    let mut logs_told = 0;
     for preset in PRESETS {
         let (image, model) = fixture(preset);
         for (kind, at) in [(".table", None), (".slab", Some(10)), (".log", Some(4096 + 700))] {
@@ -295,7 +296,9 @@ fn tables_slabs_and_logs_that_are_damaged_too_cost_what_they_have() {
                 let devices = restore(&harmed(&damaged, Harm::Noise));
                 let told = planned_and_done(&devices);
                 let is_told = told.steps.iter().any(|step| step.file == name);
-                assert_eq!(is_told, kind != ".log", "{name}: {told:?}");
+                // A log that was flushed before a later one may not count.
+                assert!(is_told || kind == ".log", "{name}: {told:?}");
+                logs_told += usize::from(is_told && kind == ".log");
                 let repaired = environment(devices.shared());
                 repaired.repair(Path::new(HOME), None, &mut |_| {}).unwrap();
                 let db = repaired.open(Path::new(HOME)).unwrap();
@@ -308,6 +311,7 @@ fn tables_slabs_and_logs_that_are_damaged_too_cost_what_they_have() {
             }
         }
     }
+    assert!(logs_told > 0);
 }
 
 /// Devices that carry out `most` changes and no more, counting what they are asked for.

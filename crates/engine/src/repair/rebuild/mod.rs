@@ -17,8 +17,8 @@
 //!    before is begun again, and finds the same; one that is cut off later is begun again to delete
 //!    the old one.
 //!
-//! Logs that are damaged stay as they are, from the first on that may count. An opening refuses
-//! them, and a repair cuts them.
+//! A log that is damaged is kept in `lost`, and gives what of it is intact, also behind the damage:
+//! of a key whose newest record is intact that one counts, whatever is missing beside it.
 //!
 //! The parts: `logs` and `slots`, what each has, and `tables`, which get it. Decision page:
 //! `docs/decisions/0113-a-manifest-made-anew.md`.
@@ -73,9 +73,9 @@ impl Environment {
     }
 
     /// Makes the manifest anew, of what tables, slots and logs tell, where it is damaged beyond a
-    /// bit of a sector, or gone. Each key that has a value has its newest one; one that was deleted
-    /// may have an older value again, as the plan says. All else that is damaged is left to
-    /// [`Environment::repair`]. One that is cut off is begun again.
+    /// bit of a sector, or gone. A key whose newest record is a value that can be read has it; one
+    /// that was deleted may have an older value again, as the plan says. All else that is damaged
+    /// is left to [`Environment::repair`]. One that is cut off is begun again.
     pub fn rebuild_manifest(
         &self,
         home: &Path,
@@ -90,12 +90,13 @@ impl Environment {
         keep(&ground.files, self, told.pieces.iter_mut())?;
         let manifest = ground.make_manifest(&told)?;
         ground.files.close(&[(FileKind::Manifest, manifest.extent())])?;
-        let plan = told.plan();
+        let mut plan = told.plan();
         drop((manifest, told, ground));
         match merge(self, home, settings, progress) {
             // The database is there; merges go on when it is repaired, or has room.
             Err(error) if is_damage(&error) || error.kind() == ErrorKind::OutOfSpace => {
                 tracing::warn!(%error, "tables are not merged for now");
+                plan.unmerged = Some(error.to_string());
             }
             merged => merged?,
         }
@@ -135,16 +136,15 @@ struct Told {
     manifests: Vec<FileNumber>,
     tables: Vec<TableMeta>,
     slots: SlotsTold,
-    /// The newest record of each key in logs; none where they are left as they are.
-    in_logs: Option<Vec<Entry>>,
-    floor: FileNumber,
+    /// The newest record of each key in logs.
+    in_logs: Vec<Entry>,
     last_sequence: Sequence,
 }
 
 impl Told {
     fn plan(&self) -> RepairPlan {
         let steps = self.pieces.iter().map(|piece| piece.step.clone()).collect();
-        RepairPlan { files: self.files, bytes: self.bytes, steps }
+        RepairPlan { files: self.files, bytes: self.bytes, steps, unmerged: None }
     }
 }
 
@@ -216,16 +216,19 @@ impl Ground {
         let loads = order_loads(&mut tables, &logs.loads);
         let slots = slots::look(self, &mut meter, &mut pieces)?;
         meter.add(bytes);
-        let ranges = tables.iter().map(span_of).chain(slots.span()).chain(logs.span).collect();
+        let of_tables = tables.iter().map(|table| table.largest_sequence);
+        let known = of_tables.chain([slots.last, logs.reached]).max().unwrap_or_default();
+        let (in_logs, last_sequence) = logs::newest(&self.files, logs.floor, known, &mut pieces)?;
+        let ranges = tables
+            .iter()
+            .map(span_of)
+            .chain(slots.span())
+            .chain(span_of_records(&in_logs))
+            .collect();
         let returning = joined(ranges).into_iter();
         let returning = returning.map(|(from, until)| Lost::MayReturn { from, until });
         let loaded = joined(loads).into_iter().map(|(from, until)| Lost::Loaded { from, until });
         pieces[newest].step.lost.extend(returning.chain(loaded));
-        let of_tables = tables.iter().map(|table| table.largest_sequence);
-        let known = of_tables.chain([slots.last, logs.reached]).max().unwrap_or_default();
-        let in_logs = logs::newest(&self.files, logs.floor, known)?;
-        let (in_logs, last_sequence) = in_logs
-            .map_or((None, known), |(records, last_sequence)| (Some(records), last_sequence));
         Ok(Some(Told {
             files: files.len() as u64,
             bytes,
@@ -234,7 +237,6 @@ impl Ground {
             tables,
             slots,
             in_logs,
-            floor: logs.floor,
             last_sequence,
         }))
     }
@@ -306,10 +308,7 @@ impl Ground {
             true => Vec::new(),
             false => told.slots.write(self)?,
         };
-        let (of_logs, floor) = match &told.in_logs {
-            Some(records) => (self.write_logged(records)?, self.make_log()?),
-            None => (Vec::new(), told.floor),
-        };
+        let (of_logs, floor) = (self.write_logged(&told.in_logs)?, self.make_log()?);
         let tables = told.tables.iter().cloned().chain(of_slots).chain(of_logs);
         let tables = tables.map(|meta| (0, meta)).collect();
         let slots = LiveSlots::default();
@@ -363,6 +362,11 @@ fn meta_of(number: FileNumber, reader: &TableReader) -> Option<TableMeta> {
 
 fn span_of(table: &TableMeta) -> KeySpan {
     (table.smallest_key.clone(), table.largest_key.clone())
+}
+
+/// First and last key of records that ascend.
+fn span_of_records(records: &[Entry]) -> Option<KeySpan> {
+    Some((records.first()?.key().to_vec(), records.last()?.key().to_vec()))
 }
 
 /// Gives tables of bulk loads a sequence each, and says which keys they have. Files are numbered as

@@ -4,7 +4,6 @@
 //! Of each key the newest record counts. It may be older than what tables or logs have of the key,
 //! which its sequence tells.
 
-use super::logs::widen;
 use super::tables;
 use super::{Bytes, Ground, KeySpan, Lost, Meter, Piece, is_damage};
 use crate::error::{Error, Result};
@@ -96,10 +95,8 @@ impl SlotsTold {
 
     /// First and last key.
     pub fn span(&self) -> Option<KeySpan> {
-        let mut span = None;
-        let ends = self.newest.first_key_value().into_iter().chain(self.newest.last_key_value());
-        ends.for_each(|(key, _)| widen(&mut span, key));
-        span
+        let (first, last) = (self.newest.first_key_value()?, self.newest.last_key_value()?);
+        Some((first.0.clone(), last.0.clone()))
     }
 
     /// Writes all of it to tables, which the namespace has and no manifest.
