@@ -83,9 +83,14 @@ pub(crate) fn restore(store: &Arc<TableStore>) -> Result<Option<Restored>> {
 fn without_manifest(files: &TieredFiles) -> Result<()> {
     let home = files.home().display();
     if !never_had_manifest(files) {
+        // Beside a region no manifest is made anew.
+        let otherwise = match files.region() {
+            None => ", or see what `repair` says",
+            Some(_) => "",
+        };
         return Err(Error::corrupt(format!(
             "{home} has lost its manifest, and the file map that listed it; restore the database \
-             from a checkpoint, or see what `repair` says"
+             from a checkpoint{otherwise}"
         )));
     }
     match numbers_of(files, holds_records).len() {

@@ -6,6 +6,7 @@ use crate::support::{HOME, Machine, REGION, contents_of, copy_of};
 use std::path::Path;
 use std::sync::Arc;
 use thermocline::{ByteSize, Db, ErrorKind, PersistentMemory, Settings};
+use thermocline_device::{Buffer, Driver, Operation};
 use thermocline_foundation::random::Random;
 use thermocline_pmem::{Entry, Expected, Medium, Region, RegionIdentity, Tree};
 
@@ -195,6 +196,38 @@ fn a_plain_repair_is_refused_with_the_way_out_and_changes_nothing() {
     }
     assert!(contents_of(&machine.devices) == before, "a repair that is refused changes nothing");
     check(&machine.open().unwrap(), &state, 1000);
+}
+
+/// Where the manifest is lost it is not made anew beside a region, and nothing says that it could
+/// be.
+#[test]
+fn a_lost_manifest_beside_a_region_leaves_a_checkpoint_alone() {
+    for is_gone in [false, true] {
+        let (machine, _) = killed();
+        let files = contents_of(&machine.devices);
+        for (at, name, bytes) in &files {
+            let tier = machine.devices.directory(Path::new(at)).unwrap();
+            if is_gone && (name.ends_with(".map") || name.ends_with(".manifest")) {
+                tier.delete(name).unwrap();
+            } else if name.ends_with(".manifest") {
+                let buffer = Buffer::zeroed(bytes.len().next_multiple_of(4096));
+                let write = Operation::Write { offset: 0, buffer, durable: false };
+                tier.execute(&tier.open(name).unwrap(), write).result.unwrap();
+            }
+        }
+        let environment = machine.environment();
+        if is_gone {
+            // The map is made anew, which says nothing of the manifest.
+            environment.repair(Path::new(HOME), None, &mut |_| {}).unwrap();
+        }
+        let planned = environment.plan_index_rebuild(Path::new(HOME), None);
+        let rebuilt = environment.rebuild_index(Path::new(HOME), None);
+        for error in [planned.unwrap_err(), rebuilt.unwrap_err()] {
+            let text = error.to_string();
+            assert!(!text.contains("--rebuild-manifest"), "{text}");
+            assert!(!text.contains("what `repair` says"), "{text}");
+        }
+    }
 }
 
 #[test]
