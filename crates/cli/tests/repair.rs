@@ -106,3 +106,25 @@ fn a_manifest_that_is_gone_is_made_anew_when_it_is_asked_for() {
         assert!(intact.contains("nothing is damaged"), "{intact}");
     }
 }
+
+/// The merge at the end reads all of a table, and its properties say nothing of its blocks.
+#[test]
+fn a_merge_that_meets_damage_after_the_manifest_was_made_anew_is_told() {
+    let scratch = Scratch::new();
+    made(&scratch, "leveled");
+    scratch.ok(&["--db", "db", "compact"]);
+    for table in ["fast", "slow"].into_iter().flat_map(|tier| scratch.names(tier, ".table")) {
+        let mut bytes = scratch.read(&table);
+        bytes[5000..5100].fill(0xa5);
+        scratch.file(&table, &bytes);
+    }
+    let names = scratch.names("fast", ".manifest");
+    scratch.file(names.iter().max().unwrap(), &[0; 4096]);
+    // So that the merge has something to do.
+    let rebuild = ["--db", "db", "repair", "--rebuild-manifest", "--apply"];
+    let done = text(&scratch.ok(&rebuild));
+    assert!(done.contains("its tables are not merged yet ("), "{done}");
+    assert!(done.trim_end().ends_with("see what `repair` says"), "{done}");
+    let found = text(&scratch.run(&["--db", "db", "repair"], b"").stdout);
+    assert!(found.contains(".table"), "{found}");
+}

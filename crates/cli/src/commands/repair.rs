@@ -70,17 +70,28 @@ fn print(plan: &RepairPlan, is_applied: bool, output: &mut Output) -> Result<()>
     };
     let cost = cost(plan);
     let (files, bytes) = (text::counted(plan.files, "file"), ByteSize(plan.bytes));
-    output.line(format!("read {files}, {bytes}: {found}{cost}"))
+    output.line(format!("read {files}, {bytes}: {found}{cost}"))?;
+    match &plan.unmerged {
+        Some(why) => output.line(unmerged(why)),
+        None => Ok(()),
+    }
+}
+
+/// The manifest is made anew, and something is left to do.
+fn unmerged(why: &str) -> String {
+    format!("its tables are not merged yet ({why}); see what `repair` says")
 }
 
 /// What all of it comes to.
 fn cost(plan: &RepairPlan) -> &'static str {
     let mut lost = plan.steps.iter().flat_map(|step| &step.lost);
-    let only_returns = |lost| matches!(lost, &Lost::MayReturn { .. } | &Lost::Loaded { .. });
+    let only_returns = |lost| matches!(lost, &Lost::MayReturn { .. });
     match plan.loses_nothing() {
         _ if plan.is_empty() => "",
         true => "; no record is lost",
-        false if lost.all(only_returns) => "; no value is lost, but older ones may come back",
+        false if lost.all(only_returns) => {
+            "; nothing that can be read is lost, but older values may come back"
+        }
         false => "; records are lost",
     }
 }
@@ -142,6 +153,8 @@ struct Shown<'a> {
     files: u64,
     bytes: u64,
     steps: Vec<ShownStep<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unmerged: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -180,7 +193,8 @@ struct ShownLost {
 impl<'a> Shown<'a> {
     fn of(plan: &'a RepairPlan, applied: bool) -> Self {
         let steps = plan.steps.iter().map(ShownStep::of).collect();
-        Self { applied, files: plan.files, bytes: plan.bytes, steps }
+        let unmerged = plan.unmerged.as_deref();
+        Self { applied, files: plan.files, bytes: plan.bytes, steps, unmerged }
     }
 }
 
@@ -240,6 +254,7 @@ mod tests {
             Lost::Keys { after: Some(key()), until: b"z".to_vec(), copied: 2 },
             Lost::Writes { after: Some(7) },
             Lost::MayReturn { from: key(), until: b"z".to_vec() },
+            Lost::Loaded { from: key(), until: b"z".to_vec() },
         ];
         let said: Vec<_> = lost.iter().map(describe).collect();
         assert_eq!(said[0], "key a\\tb: the record of sequence 9; it has an older one, of 4");
@@ -262,8 +277,10 @@ mod tests {
         };
         assert_eq!(cost_of(&[]), "");
         assert_eq!(cost_of(&[&[]]), "; no record is lost");
-        assert_eq!(cost_of(&[&lost[4..]]), "; no value is lost, but older ones may come back");
-        assert_eq!(cost_of(&[&lost[4..], &lost[..1]]), "; records are lost");
+        let returns = "; nothing that can be read is lost, but older values may come back";
+        assert_eq!(cost_of(&[&lost[4..5]]), returns);
+        assert_eq!(cost_of(&[&lost[4..5], &lost[..1]]), "; records are lost");
+        assert_eq!(cost_of(&[&lost[4..]]), "; records are lost");
         let shown = serde_json::to_value(ShownLost::of(&lost[0])).unwrap();
         let expected =
             serde_json::json!({"what": "record", "key": "a\\tb", "sequence": 9, "older": 4});
