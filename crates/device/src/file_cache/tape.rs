@@ -58,9 +58,8 @@ impl CacheFile {
         self.start + self.bytes / POSITION_BYTES
     }
 
-    /// The read of it that was its last hit failed. True for the one failure that is too much.
-    pub fn failed(&self) -> bool {
-        let now = self.last_hit();
+    /// A read of it failed, `now` in requests. True for the one failure that is too much.
+    pub fn failed(&self, now: u64) -> bool {
         let before = self.last_failure.swap(now, Relaxed);
         if now.saturating_sub(before) > FAILURES_APART {
             self.failures.store(0, Relaxed);
@@ -205,7 +204,7 @@ mod tests {
     #[test]
     fn the_sixteenth_failure_retires_a_file_once() {
         let (files, file) = Files::new().with(file(1), 64 << 10, 0);
-        let too_much = (0..40).filter(|_| file.failed()).count();
+        let too_much = (0..40).filter(|_| file.failed(1)).count();
         assert!(too_much == 1 && file.is_retired());
         assert!(files.copy_at(file.position(0), 16, 1).is_none());
     }
@@ -215,7 +214,7 @@ mod tests {
         let (files, file) = Files::new().with(file(1), 64 << 10, 0);
         let fails = |now| {
             assert!(files.copy_at(file.position(0), 16, now).is_some());
-            file.failed()
+            file.failed(now)
         };
         let far = FAILURES_APART + 1;
         assert!((1..100).all(|time| !fails(time * far)));

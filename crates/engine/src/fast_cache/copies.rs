@@ -264,7 +264,7 @@ impl SecondLevel for Copies {
         let mut list = files.list().iter();
         let Some(file) = list.find(|file| file.number() == at.file.number()) else { return };
         self.lookup.take(hash_of(key), file.position(at.offset));
-        if file.failed() {
+        if file.failed(file.last_hit()) {
             self.give_up_file(at, why);
         }
     }

@@ -7,7 +7,8 @@ use crate::cut_off::changes;
 use crate::hooked::{Call, HookedDevices};
 use crate::simulated::{Fate, Fault, SimulatedDevices};
 use crate::support::{
-    HOME, Image, Model, environment, fixture, of_kind, put, restore, restore_on, settings, take,
+    HOME, Image, Model, environment, fixture, load, of_kind, put, restore, restore_on, settings,
+    take,
 };
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -251,13 +252,7 @@ fn a_bulk_load_keeps_its_place_among_what_was_written_before_and_after() {
             let (db, mut model) = (db.unwrap(), Model::new());
             put(&db, &mut model, 0..200, 1);
             db.compact_range(None, None, &mut |_| {}).unwrap();
-            let mut load = db.ingest();
-            for number in 50..150 {
-                let (key, value) = (format!("key{number:04}"), format!("loaded {number}"));
-                load.add(&key, &value).unwrap();
-                model.entry(key).or_default().push(Some(value.into_bytes()));
-            }
-            load.finish().unwrap();
+            load(&db, &mut model, 50..150);
             put(&db, &mut model, 100..250, 3);
             if is_flushed {
                 db.flush().unwrap();

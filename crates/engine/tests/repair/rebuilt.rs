@@ -6,7 +6,7 @@ use crate::PRESETS;
 use crate::hooked::{Call, HookedDevices};
 use crate::manifest::{Harm, compare, harmed, planned_and_done, rebuild};
 use crate::support::{
-    HOME, Image, Model, environment, fixture, of_kind, put, repair, restore, settings, take,
+    HOME, Image, Model, environment, fixture, load, of_kind, put, repair, restore, settings, take,
 };
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -164,20 +164,11 @@ fn a_bulk_load_does_not_get_the_sequence_of_a_later_one() {
         let settings = Settings { memory: ByteSize::mib(1), ..settings(preset) };
         let db = environment(Arc::new(devices.clone())).create(Path::new(HOME), &settings);
         let (db, mut model) = (db.unwrap(), Model::new());
-        let load = |model: &mut Model, keys: std::ops::Range<u32>| {
-            let mut load = db.ingest();
-            for number in keys {
-                let (key, value) = (format!("key{number:04}"), format!("loaded {number}"));
-                load.add(&key, &value).unwrap();
-                model.entry(key).or_default().push(Some(value.into_bytes()));
-            }
-            load.finish().unwrap();
-        };
         // More than a memtable has room for: some logs wait to be used again.
         (1..=rounds).for_each(|round| put(&db, &mut model, 0..600, round));
-        load(&mut model, 10..20);
+        load(&db, &mut model, 10..20);
         put(&db, &mut model, 15..18, 9);
-        load(&mut model, 700..710);
+        load(&db, &mut model, 700..710);
         put(&db, &mut model, 800..803, 3);
         let mut image = take(&devices);
         drop(db);
@@ -202,13 +193,7 @@ fn a_bulk_load_stays_newer_than_slots_that_were_never_demoted() {
         let (db, mut model) = (db.unwrap(), Model::new());
         put(&db, &mut model, 0..200, 1);
         db.flush().unwrap();
-        let mut load = db.ingest();
-        for number in 50..150 {
-            let (key, value) = (format!("key{number:04}"), format!("loaded {number}"));
-            load.add(&key, &value).unwrap();
-            model.entry(key).or_default().push(Some(value.into_bytes()));
-        }
-        load.finish().unwrap();
+        load(&db, &mut model, 50..150);
         for round in 2..10 {
             put(&db, &mut model, 140..220, round);
             db.flush().unwrap();

@@ -82,6 +82,17 @@ pub fn put(db: &Db, model: &mut Model, keys: impl Iterator<Item = u32>, round: u
     }
 }
 
+/// A bulk load of the keys `numbers`, which ascend.
+pub fn load(db: &Db, model: &mut Model, numbers: impl Iterator<Item = u32>) {
+    let mut load = db.ingest();
+    for number in numbers {
+        let (key, value) = (format!("key{number:04}"), format!("loaded {number}"));
+        load.add(&key, &value).unwrap();
+        model.entry(key).or_default().push(Some(value.into_bytes()));
+    }
+    load.finish().unwrap();
+}
+
 fn delete(db: &Db, model: &mut Model, keys: impl Iterator<Item = u32>) {
     for number in keys {
         let key = format!("key{number:04}");

@@ -147,8 +147,6 @@ pub struct Extents {
     files: ArcSwap<Files>,
     counts: Counts,
     clock: Arc<dyn Clock>,
-    /// Reads that asked: the time of hits.
-    asked: AtomicU64,
     back_off: Mutex<BackOff>,
     /// Nothing is read or taken before that time.
     off_until_ns: AtomicU64,
@@ -195,7 +193,6 @@ impl Extents {
             files: ArcSwap::from_pointee(Files::new()),
             counts: Counts::default(),
             clock,
-            asked: AtomicU64::new(0),
             back_off: Mutex::default(),
             off_until_ns: AtomicU64::new(0),
             is_filled: AtomicBool::new(false),
@@ -238,13 +235,12 @@ impl Extents {
         }
         let Some(tables) = self.tables.get() else { return Cached::Missed(None) };
         let files = self.files.load();
-        let now = self.asked.fetch_add(1, Relaxed) + 1;
         let mut found = [None; READ_EXTENTS_MAX];
         let mut is_wanted = self.has_room.load(Relaxed);
         let keys = (first..=last).map(|number| file.key(number * extent, extent));
         for (place, key) in found.iter_mut().zip(keys.clone()) {
             let low = tables.lookup.find(key.hash());
-            *place = low.filter(|low| files.copy_at(*low, key.len, now).is_some());
+            *place = low.filter(|low| files.copy_at(*low, key.len, 0).is_some());
         }
         let count = (last - first + 1) as usize;
         if found[..count].iter().any(Option::is_none) {
@@ -262,10 +258,8 @@ impl Extents {
                 file: file.number(),
             }));
         }
-        let to = &mut to[..(end - offset) as usize];
         for (low, key) in found.into_iter().flatten().zip(keys) {
-            let at = files.copy_at(low, key.len, now);
-            if !at.is_some_and(|(of, at)| self.copy_out(file, key, of, at, offset, to)) {
+            if !self.copy_out(file, key, &files, low, offset, &mut to[..(end - offset) as usize]) {
                 return Cached::Missed(None);
             }
         }
@@ -273,17 +267,18 @@ impl Extents {
         Cached::Served((end - offset) as usize)
     }
 
-    /// Copies what an extent, at `at` in `file`, has of the bytes from `offset` on; false where it
-    /// is not what it should be.
+    /// Copies what an extent has of the bytes from `offset` on; false where it is not what it
+    /// should be.
     fn copy_out(
         &self,
         of: &ExtentFile,
         key: ExtentKey,
-        file: &CacheFile,
-        at: u64,
+        files: &Files,
+        low: u64,
         offset: u64,
         to: &mut [u8],
     ) -> bool {
+        let Some((file, at)) = files.copy_at(low, key.len, 0) else { return false };
         let stored = match file.file.read(at, key.len as usize) {
             Ok(stored) => stored,
             Err(error) => {
@@ -309,7 +304,8 @@ impl Extents {
             return;
         }
         self.tables().lookup.take(key.hash(), file.position(at));
-        if file.failed() {
+        let requests = self.counts.hits.get() + self.counts.misses.get();
+        if file.failed(requests) {
             tracing::warn!(%why, "a file of extents is given up");
             let mut back_off = self.back_off.lock();
             if back_off.file_given_up(self.clock.now_ns()) {
