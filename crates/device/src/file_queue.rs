@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// One read of a batch.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct ReadAt<'a> {
     /// The file.
     pub file: &'a File,

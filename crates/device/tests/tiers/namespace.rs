@@ -4,7 +4,7 @@ use crate::support::*;
 use std::sync::Arc;
 use thermocline_device::{
     Buffer, Devices, Driver, ErrorKind, FileContext, FileKind, MemoryDevices, Origin, ReadAt,
-    TierIndex, TieredFiles, read_batch,
+    TierIndex, TieredFiles, read_batch, read_joined,
 };
 use thermocline_foundation::{ByteSize, FileNumber};
 
@@ -293,6 +293,64 @@ fn batches_and_pending_reads_over_two_tiers_come_back_in_order() {
     let pending: Vec<_> = (0..5).map(|n| open[1].start_read(n * 2000, 2000)).collect();
     let whole: Vec<u8> = pending.into_iter().flat_map(|p| p.wait().unwrap().to_vec()).collect();
     assert_eq!(whole, content(two, 9000), "the last one is short");
+}
+
+#[test]
+fn reads_that_lie_close_together_are_one_and_each_gets_its_own_bytes() {
+    let devices = MemoryDevices::new();
+    let files = create(&devices, 1).unwrap();
+    let (one, two) = (add(&files, TABLE, 300_000).unwrap(), add(&files, TABLE, 9000).unwrap());
+    let open = [files.open_file(one).unwrap(), files.open_file(two).unwrap()];
+    let reads = || files.usage()[0].traffic[&TABLE.kind].reads;
+    let check = |asked: &[(usize, u64, usize)], wanted: u64| {
+        let before = reads();
+        let read = |(file, offset, len): &(usize, u64, usize)| ReadAt {
+            file: &open[*file],
+            offset: *offset,
+            len: *len,
+        };
+        let batch: Vec<_> = asked.iter().map(read).collect();
+        for (read, result) in batch.iter().zip(read_joined(&batch)) {
+            let bytes = content(read.file.number(), 300_000);
+            let (start, end) = (read.offset as usize, read.offset as usize + read.len);
+            assert_eq!(*result.unwrap(), bytes[start..end], "{asked:?}");
+        }
+        assert_eq!(reads() - before, wanted, "{asked:?}");
+    };
+    check(&[], 0);
+    check(&[(0, 100, 50)], 1);
+    // Neighbours, in any order, twice, one inside the other, beside those of another file.
+    check(&[(0, 4000, 4000), (0, 0, 4000), (0, 8000, 100)], 1);
+    check(&[(0, 4000, 400), (1, 0, 4000), (0, 4000, 400), (1, 4000, 7), (0, 4100, 100)], 2);
+    check(&[(0, 0, 8000), (0, 100, 10), (0, 8000, 10)], 1);
+    // A gap of 16 KiB is read, one more byte is not.
+    check(&[(0, 0, 1000), (0, 1000 + 16_384, 1000)], 1);
+    check(&[(0, 0, 1000), (0, 1000 + 16_385, 1000)], 2);
+    // 64 KiB are one read, and more are several; what is larger is a read as it is.
+    check(&[(0, 0, 32_768), (0, 32_768, 32_768)], 1);
+    check(&[(0, 0, 32_768), (0, 32_768, 32_769)], 2);
+    check(&[(0, 0, 100_000), (0, 100_000, 100_000)], 2);
+}
+
+#[test]
+fn one_of_several_that_cannot_be_read_does_not_take_its_neighbours_with_it() {
+    let devices = MemoryDevices::new();
+    let files = create(&devices, 1).unwrap();
+    let number = add(&files, TABLE, 9000).unwrap();
+    let file = files.open_file(number).unwrap();
+    let read = |offset, len| ReadAt { file: &file, offset, len };
+    let found = read_joined(&[
+        read(8000, 500),
+        read(8500, 501),
+        read(7000, 1000),
+        read(u64::MAX - 5, usize::MAX),
+    ]);
+    let bytes = content(number, 9000);
+    assert_eq!(**found[0].as_ref().unwrap(), bytes[8000..8500]);
+    assert_eq!(**found[2].as_ref().unwrap(), bytes[7000..8000]);
+    for beyond in [1, 3] {
+        assert_eq!(found[beyond].as_ref().unwrap_err().kind(), ErrorKind::Corrupt);
+    }
 }
 
 #[test]

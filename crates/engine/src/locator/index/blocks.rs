@@ -9,7 +9,7 @@ use crate::table_set::table::Table;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use thermocline_device::read_batch;
+use thermocline_device::read_joined;
 use thermocline_table::{Block, BlockAddress, Lookup, Probe, Trailer};
 
 /// A record that the index names.
@@ -50,7 +50,8 @@ impl Named {
 }
 
 /// The values of these keys, in their order. Each block is read once, and those that are not cached
-/// as one batch.
+/// as one batch, in which neighbours are one read: a merge writes keys that follow each other into
+/// blocks that do.
 pub(crate) fn read_all(wanted: &[(&[u8], &Named)]) -> Result<Vec<Bytes>> {
     let mut places = BTreeMap::new();
     let (mut blocks, mut missing) = (Vec::new(), Vec::new());
@@ -71,7 +72,7 @@ pub(crate) fn read_all(wanted: &[(&[u8], &Named)]) -> Result<Vec<Bytes>> {
     }
     let reads: Vec<_> =
         missing.iter().map(|(_, reader, read)| read.read_at(reader.file())).collect();
-    for ((place, reader, read), stored) in missing.iter().zip(read_batch(&reads)) {
+    for ((place, reader, read), stored) in missing.iter().zip(read_joined(&reads)) {
         blocks[*place] = Some(reader.fetch(read, stored)?);
     }
     let value = |(key, named): &(&[u8], &Named)| {
