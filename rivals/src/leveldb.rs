@@ -2,10 +2,13 @@
 //!
 //! It has no direct I/O and one background thread; its memory is two memtables (an eighth of what
 //! is given each, or `write-buffer`) and a block cache (the rest). Tables are mapped, so the page
-//! cache serves it beside its own.
+//! cache serves it beside its own. The kernel reads around each page that is touched, by default
+//! 128 KiB of most devices, which look-ups do not want: `read-ahead`.
 
 use crate::foreign::leveldb::{Configuration, Database, FILE};
 use crate::tiers::{self, Tiers};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
 use thermocline_bench::Outcome;
@@ -26,6 +29,10 @@ static OPTIONS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
     let own = [
         ("block-size", "bytes of a data block; default 4KiB"),
         ("write-buffer", "bytes of a memtable; default an eighth of the memory"),
+        (
+            "read-ahead",
+            "bytes that the kernel reads around a page of a table; default the device's",
+        ),
     ];
     [&own[..], &tiers::OPTIONS].concat()
 });
@@ -86,6 +93,8 @@ impl EngineKind for LevelDb {
     fn open(&self, options: &OpenOptions) -> Outcome<Box<dyn Store>> {
         let first = options.tiers.first().ok_or("LevelDB needs a directory")?;
         let (configuration, tiers) = configuration(options)?;
+        let wanted = options.parsed::<ByteSize>("read-ahead")?;
+        let read_ahead = wanted.map(|bytes| ReadAhead::set(&first.path, bytes)).transpose()?;
         let fast_capacity = tiers.as_ref().and_then(|tiers| tiers.fast_capacity);
         let database = match tiers {
             None => Database::open(&first.path.join("db"), configuration, None)?,
@@ -95,13 +104,39 @@ impl EngineKind for LevelDb {
                 Database::open(&tiers.db, configuration, Some(&tiers.uri))?
             }
         };
-        Ok(Box::new(Open { database, fast_capacity }))
+        Ok(Box::new(Open { database, fast_capacity, _read_ahead: read_ahead }))
+    }
+}
+
+/// The read-ahead of a directory's device while a store is open; then what it was. Needs root.
+struct ReadAhead {
+    setting: PathBuf,
+    before: String,
+}
+
+impl ReadAhead {
+    fn set(directory: &Path, bytes: ByteSize) -> Outcome<Self> {
+        let device = std::fs::metadata(directory)?.dev();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let setting = PathBuf::from(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"));
+        let failed = |error| format!("{}: {error}", setting.display());
+        let before = std::fs::read_to_string(&setting).map_err(failed)?;
+        std::fs::write(&setting, (bytes.0 >> 10).to_string()).map_err(failed)?;
+        Ok(Self { setting, before })
+    }
+}
+
+impl Drop for ReadAhead {
+    fn drop(&mut self) {
+        // The device may be gone.
+        drop(std::fs::write(&self.setting, &self.before));
     }
 }
 
 struct Open {
     database: Database,
     fast_capacity: Option<u64>,
+    _read_ahead: Option<ReadAhead>,
 }
 
 impl Store for Open {

@@ -7,8 +7,8 @@
 //! A cheap device that does 10,000 or 20,000 reads a second takes as long for one of them as for
 //! tens of kilobytes, so that a gap is cheaper to read than to leave out.
 //!
-//! Where a joined read fails, each of its parts is read alone: one that cannot be read does not take
-//! its neighbours with it.
+//! Where a joined read fails, each of its parts is read alone: one that cannot be read does not
+//! take its neighbours with it.
 
 use crate::buffer::Buffer;
 use crate::error::Result;
@@ -49,7 +49,9 @@ impl<'a> Joined<'a> {
     /// What was asked for as `part`, out of what was read.
     fn cut(&self, bytes: &[u8], part: &ReadAt<'_>) -> Buffer {
         let from = (part.offset - self.read.offset) as usize;
-        Buffer::copy_of(&bytes[from..from + part.len])
+        let mut buffer = Buffer::for_read(part.len);
+        buffer.copy_from_slice(&bytes[from..from + part.len]);
+        buffer
     }
 }
 

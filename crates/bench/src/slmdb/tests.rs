@@ -88,6 +88,23 @@ fn leveldb_has_our_memtable_and_in_a_row_of_its_own_our_region() {
     assert_eq!(plain, cached);
 }
 
+/// The kernel's read-ahead is what a mapped store's look-ups hang on.
+#[test]
+fn leveldb_counts_with_the_best_read_ahead_wherever_it_reads() {
+    let rivals = |name: &str| {
+        let arguments = arguments(&["--row", name, "--value", "1KiB"]);
+        let rows = chosen(&arguments, &Sizes::new(&arguments)).unwrap();
+        let labels = rows[0].under.iter().map(|point| point.engine.parse::<Label>().unwrap());
+        let read_ahead = |label: Label| label.options.get("read-ahead").cloned();
+        labels.map(read_ahead).collect::<Vec<_>>()
+    };
+    let all = [None, Some("16KiB".to_owned()), Some("4KiB".to_owned())];
+    for name in ["6/random-read/1KiB", "6-cache/random-read/1KiB", "7/e/1KiB", "latency/p99/get"] {
+        assert_eq!(rivals(name), all, "{name}");
+    }
+    assert_eq!(rivals("4/random-write/1KiB"), [None]);
+}
+
 #[test]
 fn latencies_are_measured_at_half_of_what_the_slower_one_reached() {
     let measured = |engine: &str, ops_per_s| Measurement {
@@ -105,6 +122,7 @@ fn latencies_are_measured_at_half_of_what_the_slower_one_reached() {
     let group = Group::Work(USUAL_VALUE);
     let alone = Found::from([(group, results.clone())]);
     assert!(due(&alone).unwrap_err().contains("latency/peak"));
-    results.rows.push(measured("leveldb@slow+write-buffer=1MiB", 3000.0));
+    results.rows.push(measured("leveldb@slow+write-buffer=1MiB", 300.0));
+    results.rows.push(measured("leveldb@slow+write-buffer=1MiB+read-ahead=4KiB", 3000.0));
     assert_eq!(due(&Found::from([(group, results)])), Ok(1500.0));
 }

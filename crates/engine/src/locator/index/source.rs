@@ -32,7 +32,7 @@ use thermocline_table::{BlockAddress, RecordKind, Trailer};
 
 /// Keys of the first run at the least, and of any at the most.
 const RUN_KEYS_MIN: usize = 4;
-const RUN_KEYS_MAX: usize = 256;
+const RUN_KEYS_MAX: usize = 1024;
 /// Bytes of blocks with which a run ends.
 const RUN_BYTES_MAX: u64 = 1 << 20;
 /// Entries too new for the moment after which tables are merged instead.
