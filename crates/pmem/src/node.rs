@@ -13,12 +13,13 @@
 //!    behind the key's end, so that they compare as numbers. Equal ones are settled by the keys.
 //! 3. A leaf (level 0) names objects. Others name nodes; the key of a child is its `low`.
 //! 4. The version is even while the node is at rest. A reader that finds the same even version
-//!    before and after has one state of the node. A node whose level is [`DEAD`] is in the tree no
-//!    more.
+//!    before and after has one state of the node, copied ([`Node`]) or read where it lies
+//!    ([`NodeInPlace`]). A node whose level is [`DEAD`] is in the tree no more.
 
-use crate::layout::Owner;
+use crate::layout::{Owner, damaged};
 use crate::persist::Medium;
 use std::cmp::Ordering;
+use thermocline_device::Error;
 use thermocline_foundation::checksum::checksum_parts;
 
 /// Bytes of a node.
@@ -30,6 +31,7 @@ pub const DEAD: u8 = 0xff;
 
 /// Where the version is in a node.
 pub const VERSION_AT: u64 = 8;
+const NEXT_AT: u64 = 16;
 const ORDER_AT: usize = 32;
 const SLOTS_AT: usize = 64;
 
@@ -128,25 +130,9 @@ impl Node {
     pub fn search<E>(
         &self,
         key: u64,
-        mut compare_ties: impl FnMut(u64) -> Result<Ordering, E>,
+        compare_ties: impl FnMut(u64) -> Result<Ordering, E>,
     ) -> Result<(usize, bool), E> {
-        let (mut low, mut high, mut is_equal) = (0, self.len(), false);
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            let slot = self.slot(middle);
-            let ordering = match slot.key.cmp(&key) {
-                Ordering::Equal => compare_ties(slot.offset)?,
-                other => other,
-            };
-            match ordering {
-                Ordering::Less => low = middle + 1,
-                Ordering::Equal => {
-                    (low, high, is_equal) = (middle, middle, true);
-                }
-                Ordering::Greater => high = middle,
-            }
-        }
-        Ok((low, is_equal))
+        search_slots(self.len(), |index| Ok(self.slot(index)), key, compare_ties)
     }
 
     /// The node as it is at `at`, and its checksum.
@@ -199,6 +185,108 @@ impl Node {
         medium.read(at, &mut bytes);
         (medium.load(at + VERSION_AT) == before).then_some(bytes)
     }
+}
+
+/// A node that is read where it lies: its header, and of its slots what is asked for.
+#[derive(Debug)]
+pub struct NodeInPlace<'a> {
+    medium: &'a Medium,
+    at: u64,
+    version: u64,
+    /// Zero for a leaf.
+    pub level: u8,
+    /// Bytes that all keys have in common.
+    pub prefix: u16,
+    /// The right neighbour; zero for none.
+    pub next: u64,
+    count: u8,
+    order: [u8; SLOTS],
+}
+
+impl<'a> NodeInPlace<'a> {
+    /// The node at `at`, which is inside; none while it is being changed.
+    pub fn begin(medium: &'a Medium, at: u64) -> Option<Self> {
+        medium.prefetch(at, NODE_BYTES as u64);
+        let version = medium.load(at + VERSION_AT);
+        if !version.is_multiple_of(2) {
+            return None;
+        }
+        let [_, _, _, _, count, level, prefix @ ..] = medium.load(at).to_le_bytes();
+        let mut order = [0; SLOTS];
+        medium.read(at + ORDER_AT as u64, &mut order);
+        let (prefix, next) = (u16::from_le_bytes(prefix), medium.load(at + NEXT_AT));
+        Some(Self { medium, at, version, level, prefix, next, count, order })
+    }
+
+    /// All that was read of the node is of one state. Where it is not, what was read may be
+    /// anything, and so may an error.
+    pub fn is_unchanged(&self) -> bool {
+        self.medium.load(self.at + VERSION_AT) == self.version
+    }
+
+    /// Where it lies.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Entries.
+    pub fn len(&self) -> usize {
+        usize::from(self.count)
+    }
+
+    /// The entry at `index`, in the order of the keys.
+    pub fn slot(&self, index: usize) -> Result<Slot, Error> {
+        let slot = self.order.get(index).filter(|slot| usize::from(**slot) < SLOTS);
+        let slot = slot.ok_or_else(|| self.not_whole())?;
+        let at = self.at + SLOTS_AT as u64 + 16 * u64::from(*slot);
+        Ok(Slot { key: self.medium.load(at).swap_bytes(), offset: self.medium.load(at + 8) })
+    }
+
+    /// As [`Node::search`].
+    pub fn search(
+        &self,
+        key: u64,
+        compare_ties: impl FnMut(u64) -> Result<Ordering, Error>,
+    ) -> Result<(usize, bool), Error> {
+        search_slots(self.len(), |index| self.slot(index), key, compare_ties)
+    }
+
+    /// All of it.
+    pub fn copy(&self) -> Result<Node, Error> {
+        let mut bytes = [0; NODE_BYTES];
+        self.medium.read(self.at, &mut bytes);
+        Node::decode(&bytes).ok_or_else(|| self.not_whole())
+    }
+
+    fn not_whole(&self) -> Error {
+        damaged(self.at, "a node of the index is not whole")
+    }
+}
+
+/// The first of `len` slots, sorted by keys, that is not before `key`, and whether it is equal.
+fn search_slots<E>(
+    len: usize,
+    slot: impl Fn(usize) -> Result<Slot, E>,
+    key: u64,
+    mut compare_ties: impl FnMut(u64) -> Result<Ordering, E>,
+) -> Result<(usize, bool), E> {
+    let (mut low, mut high, mut is_equal) = (0, len, false);
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        let slot = slot(middle)?;
+        let ordering = match slot.key.cmp(&key) {
+            Ordering::Equal => compare_ties(slot.offset)?,
+            other => other,
+        };
+        match ordering {
+            Ordering::Less => low = middle + 1,
+            Ordering::Equal => {
+                (low, high, is_equal) = (middle, middle, true);
+            }
+            Ordering::Greater => high = middle,
+        }
+    }
+    Ok((low, is_equal))
 }
 
 /// The checksum of a node's bytes.
@@ -259,6 +347,45 @@ mod tests {
         let mut versioned = bytes;
         versioned[8] = 2;
         assert_eq!(sum(&OWNER, 4096, &versioned), sum(&OWNER, 4096, &bytes));
+    }
+
+    #[test]
+    fn a_node_in_its_place_is_as_its_copy_until_it_changes() {
+        let mut node = Node::new(1, 0);
+        (0..9).for_each(|key| node.insert(0, Slot { key: 90 - key, offset: key * 8 }));
+        node.remove(4);
+        let mut bytes = vec![0; 4096];
+        bytes.extend(node.encode(&OWNER, 4096).0);
+        let medium = Medium::in_memory(&bytes);
+        let placed = NodeInPlace::begin(&medium, 4096).unwrap();
+        assert_eq!(placed.copy().unwrap(), node);
+        assert_eq!(
+            (placed.level, placed.prefix, placed.next),
+            (node.level, node.prefix, node.next)
+        );
+        let slots: Vec<_> = (0..placed.len()).map(|index| placed.slot(index).unwrap()).collect();
+        assert!(slots.into_iter().eq(node.slots()));
+        for key in 80..93 {
+            let in_copy = node.search(key, |_| Ok::<_, ()>(Ordering::Equal)).unwrap();
+            assert_eq!(placed.search(key, |_| Ok(Ordering::Equal)).unwrap(), in_copy);
+        }
+        assert!(placed.is_unchanged());
+        medium.store(4096 + VERSION_AT, 1);
+        assert!(!placed.is_unchanged() && NodeInPlace::begin(&medium, 4096).is_none());
+    }
+
+    #[test]
+    fn an_order_that_leads_out_of_the_node_is_damage() {
+        let mut node = Node::new(1, 0);
+        (0..3).for_each(|key| node.insert(0, Slot { key, offset: 8 }));
+        for (at, byte) in [(ORDER_AT + 1, 28), (ORDER_AT + 1, 255), (4, 29), (4, 255)] {
+            let mut bytes = node.encode(&OWNER, 0).0;
+            bytes[at] = byte;
+            let medium = Medium::in_memory(&bytes);
+            let placed = NodeInPlace::begin(&medium, 0).unwrap();
+            let found = placed.search(u64::MAX, |_| Ok(Ordering::Equal));
+            assert!(found.is_err() && placed.copy().is_err(), "{at} {byte}");
+        }
     }
 
     #[test]

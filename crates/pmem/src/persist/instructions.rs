@@ -1,12 +1,15 @@
-//! The instructions that move a line out of the processor's caches, and the one that waits.
+//! The instructions that move a line out of the processor's caches, the one that waits, and the one
+//! that fetches a line.
 //!
 //! ```text
 //!   clwb         writes the line back and keeps it        (cpuid 7, EBX bit 24)
 //!   clflushopt   writes it back and drops it              (cpuid 7, EBX bit 23)
 //!   clflush      as clflushopt, one after another         (every x86-64 processor)
 //!   sfence       later stores wait for all of these and for earlier stores
+//!   prefetcht0   begins to fetch a line                   (every x86-64 processor)
 //! ```
-//! Only x86-64 is known here; another processor is refused, not guessed at.
+//! Only x86-64 is known here; another processor is refused, not guessed at. A line that it was not
+//! asked to fetch is fetched when it is read.
 //!
 //! Threads: any; a fence covers what the calling thread flushed.
 #![allow(unsafe_code)]
@@ -86,6 +89,20 @@ pub fn fence() {
     }
 }
 
+/// Begins to fetch the line that `word` is in.
+#[inline]
+pub fn prefetch(word: &AtomicU64) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has the instruction. It is a hint: it changes no memory and no
+    // register, and what another thread stores meanwhile is seen by later loads as without it.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(word).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = word;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +117,7 @@ mod tests {
             // A processor has those before its best one too.
             instruction.flush(&word);
             fence();
+            prefetch(&word);
             assert_eq!(word.load(Relaxed), 7);
             if instruction == best {
                 break;

@@ -1,10 +1,11 @@
 //! The region's bytes, and the only code that changes them: store, copy, flush, fence.
 //!
 //! ```text
-//!   store   one word, whole: a reader and a power cut see the old value or the new one
-//!   copy    many words: each is whole, their order is not said
-//!   flush   begins to move the lines of a range out of the caches
-//!   fence   waits until what this thread flushed is durable, before it stores anything else
+//!   store      one word, whole: a reader and a power cut see the old value or the new one
+//!   copy       many words: each is whole, their order is not said
+//!   flush      begins to move the lines of a range out of the caches
+//!   fence      waits until what this thread flushed is durable, before it stores anything else
+//!   prefetch   begins to fetch lines that are read soon; changes nothing
 //! ```
 //! 1. All words are atomic. There is no reference to plain memory, so a reader beside a writer sees
 //!    some value of each word, and decides by versions whether they belong together.
@@ -170,6 +171,18 @@ impl Medium {
     pub fn load(&self, at: u64) -> u64 {
         debug_assert!(at.is_multiple_of(8));
         u64::from_le(self.word((at / 8) as usize))
+    }
+
+    /// Has the processor fetch the lines of the `bytes` bytes from `at` on, which are read soon. No
+    /// word is read by this, and none outside is asked for.
+    #[inline]
+    pub fn prefetch(&self, at: u64, bytes: u64) {
+        let words = self.words();
+        for line in at / LINE_BYTES..at.saturating_add(bytes).div_ceil(LINE_BYTES) {
+            if let Some(word) = words.get((line * LINE_BYTES / 8) as usize) {
+                instructions::prefetch(word);
+            }
+        }
     }
 
     /// Fills `out` with the bytes from `at` on, which need not begin a word.

@@ -2,16 +2,22 @@
 //!
 //! 1. A walk holds no pin between two calls: it copies the entries of a leaf, and the key at which
 //!    the leaf begins or ends. So it keeps nothing from being reused, however long it is held.
-//! 2. It sees every entry that was there all the time, once, in order. What is entered or removed
+//! 2. The objects of a leaf lie anywhere. The processor is told of all of them at once, so that it
+//!    waits for several lines at a time.
+//! 3. It sees every entry that was there all the time, once, in order. What is entered or removed
 //!    meanwhile it may see or not.
 //!
 //! Threads: any; a cursor is one thread's at a time.
 
 use super::Tree;
-use super::search::Goal;
+use super::search::{Goal, Position};
+use crate::layout::LINE_BYTES;
 use crate::object::Entry;
 use std::collections::VecDeque;
 use thermocline_device::Result;
+
+/// Bytes of each object that a walk has fetched ahead: all of one with a key of usual length.
+const FETCHED_BYTES: u64 = LINE_BYTES;
 
 /// Entries of a leaf in the order of a walk, and the key with which it goes on; none at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,15 +32,12 @@ impl Tree {
     /// The entries from `from` on in the leaf of that key, ascending.
     pub fn ascend(&self, from: &[u8]) -> Result<LeafEntries> {
         let _pin = self.readers.pin();
-        let Some(position) = self.position(Goal::At(from))? else {
+        let Some(position) = self.position(Goal::From(from))? else {
             return Ok(LeafEntries::default());
         };
-        let mut entries = Vec::with_capacity(position.leaf.len() - position.index);
-        for slot in position.leaf.slots().skip(position.index) {
-            let object = self.object(slot.offset)?;
-            entries.push((object.key, object.entry));
-        }
-        Ok(LeafEntries { entries, rest: self.end_of(&position.leaf)? })
+        let Position { leaf, index } = &position;
+        let entries = self.entries((*index..leaf.len()).map(|at| leaf.slot(at).offset))?;
+        Ok(LeafEntries { entries, rest: self.end_of(leaf)? })
     }
 
     /// The entries before `until`, or up to the last one where there is none, in the leaf where
@@ -44,13 +47,18 @@ impl Tree {
         let Some(position) = self.position(until.map_or(Goal::End, Goal::Before))? else {
             return Ok(LeafEntries::default());
         };
-        let mut entries = Vec::with_capacity(position.index);
-        for index in (0..position.index).rev() {
-            let object = self.object(position.leaf.slot(index).offset)?;
-            entries.push((object.key, object.entry));
-        }
-        let low = self.low_key(position.leaf.low)?;
+        let Position { leaf, index } = &position;
+        let entries = self.entries((0..*index).rev().map(|at| leaf.slot(at).offset))?;
+        let low = self.low_key(leaf.low)?;
         Ok(LeafEntries { entries, rest: Some(low).filter(|low| !low.is_empty()) })
+    }
+
+    /// What is at `places`. The processor begins to fetch all of it before the first is read.
+    fn entries(&self, places: impl Iterator<Item = u64> + Clone) -> Result<Vec<(Vec<u8>, Entry)>> {
+        let medium = self.region.medium();
+        places.clone().for_each(|at| medium.prefetch(at, FETCHED_BYTES));
+        let entry = |at| self.object(at).map(|object| (object.key, object.entry));
+        places.map(entry).collect()
     }
 
     /// The entries from `key` on.

@@ -1,18 +1,21 @@
 //! Readers: down to the leaf of a key, beside a writer that changes nodes one by one.
 //!
-//! 1. A node is copied, between two looks at its version. A reader takes no lock; it looks again
-//!    while the writer stores into this very node, a few dozen words.
+//! 1. A node is read where it lies, between two looks at its version: its header, and of its slots
+//!    those that the search comes to. A reader takes no lock; it looks again while the writer
+//!    stores into this very node, a few dozen words. What it read meanwhile counts for nothing,
+//!    errors neither.
 //! 2. The range of a node ends where its right neighbour begins. If that neighbour is the one that
 //!    the parent named behind it, the parent's keys have said that the key lies before. If not, the
 //!    node was split or joined meanwhile, and the neighbour's `low` decides. A key outside of the
 //!    range must not be searched for: it may lack the common prefix.
 //! 3. At a node that is dead the reader starts again: its parent no longer names it.
+//! 4. A walk copies its leaf. Meanwhile the processor fetches the leaves that it comes to next.
 //!
 //! Threads: any, each with a pin (`readers.rs`).
 
 use super::Tree;
 use crate::layout::damaged;
-use crate::node::{DEAD, NODE_BYTES, Node, key_bytes};
+use crate::node::{DEAD, NODE_BYTES, Node, NodeInPlace, key_bytes};
 use crate::object::{self, Entry, Object};
 use std::cmp::Ordering;
 use thermocline_device::Result;
@@ -23,16 +26,16 @@ use thermocline_foundation::{Planted, planted};
 const LOW_AT: u64 = 24;
 /// Steps of a descent, to the right and down, that only damage takes.
 const STEPS_MAX: usize = 1 << 20;
+/// Leaves that are fetched ahead of a walk.
+const LEAVES_AHEAD: usize = 2;
 
-/// A leaf, and where a key is in it, or would be.
+/// A leaf, and where a walk begins in it.
 #[derive(Debug)]
-pub struct Position {
+pub(super) struct Position {
     /// The leaf.
     pub leaf: Node,
     /// The first entry that is not before the key.
     pub index: usize,
-    /// It is of that key.
-    pub is_equal: bool,
 }
 
 /// What a descent looks for.
@@ -40,33 +43,73 @@ pub struct Position {
 pub(super) enum Goal<'a> {
     /// The leaf of this key.
     At(&'a [u8]),
-    /// The leaf that keys just before this one are in. The key is not empty.
+    /// The same, for a walk that goes up from there.
+    From(&'a [u8]),
+    /// The leaf that keys just before this one are in, for a walk down. The key is not empty.
     Before(&'a [u8]),
-    /// The last leaf.
+    /// The last leaf, for a walk down.
     End,
 }
 
-impl Goal<'_> {
+impl<'a> Goal<'a> {
     /// Goes on to a node that begins with the key of which `low` says how it compares.
     fn passes(self, low: impl FnOnce(&[u8]) -> Result<Ordering>) -> Result<bool> {
         Ok(match self {
-            Self::At(key) => low(key)? != Ordering::Greater,
+            Self::At(key) | Self::From(key) => low(key)? != Ordering::Greater,
             Self::Before(key) => low(key)? == Ordering::Less,
             Self::End => true,
         })
     }
+
+    fn key(self) -> Option<&'a [u8]> {
+        match self {
+            Self::At(key) | Self::From(key) | Self::Before(key) => Some(key),
+            Self::End => None,
+        }
+    }
+
+    /// The child to go to; `found` is the first that does not begin before the key, and whether it
+    /// begins with it.
+    fn child(self, found: (usize, bool)) -> usize {
+        let is_own = found.1 && matches!(self, Self::At(_) | Self::From(_));
+        if is_own { found.0 } else { found.0.saturating_sub(1) }
+    }
+
+    /// The children, of `children`, that a walk comes to after `child`.
+    fn ahead(self, child: usize, children: usize) -> std::ops::Range<usize> {
+        match self {
+            Self::At(_) => 0..0,
+            Self::From(_) => child + 1..(child + 1 + LEAVES_AHEAD).min(children),
+            Self::Before(_) | Self::End => child.saturating_sub(LEAVES_AHEAD)..child,
+        }
+    }
+}
+
+/// Where a descent goes from a node.
+enum Step<T> {
+    /// To this node. The range of that node is known to end with the second one.
+    To(u64, Option<u64>),
+    /// It ends, with what was asked of the leaf.
+    Found(T),
+    /// Back to the root: the node is in the tree no more.
+    Dead,
 }
 
 impl Tree {
     /// Where the newest record of `key` is, as far as tables were entered.
     pub fn get(&self, key: &[u8]) -> Result<Option<Entry>> {
         let _pin = self.readers.pin();
-        match self.position(Goal::At(key))? {
-            Some(Position { leaf, index, is_equal: true }) => {
-                Ok(Some(self.object(leaf.slot(index).offset)?.entry))
-            }
-            _ => Ok(None),
-        }
+        let found = self.at_leaf(Goal::At(key), |leaf| {
+            let mut found = None;
+            leaf.search(key_bytes(key, leaf.prefix), |offset| {
+                let object = self.object(offset)?;
+                let ordering = object.key.as_slice().cmp(key);
+                found = ordering.is_eq().then_some(object.entry);
+                Ok(ordering)
+            })?;
+            Ok(found)
+        });
+        Ok(found?.flatten())
     }
 
     /// The object at `at`.
@@ -74,14 +117,32 @@ impl Tree {
         object::read(self.region.medium(), self.region.owner(), at)
     }
 
-    /// The leaf of `goal`; none if there is no node. The caller holds a pin.
+    /// Where a walk begins; none if there is no node. The caller holds a pin.
     pub(super) fn position(&self, goal: Goal<'_>) -> Result<Option<Position>> {
+        self.at_leaf(goal, |leaf| {
+            let leaf = leaf.copy()?;
+            let Some(key) = goal.key() else {
+                return Ok(Position { index: leaf.len(), leaf });
+            };
+            let compare =
+                |offset| -> Result<_> { Ok(self.object(offset)?.key.as_slice().cmp(key)) };
+            let (index, _) = leaf.search(key_bytes(key, leaf.prefix), compare)?;
+            Ok(Position { leaf, index })
+        })
+    }
+
+    /// What `ask` says of the leaf of `goal`; none if there is no node. The caller holds a pin.
+    fn at_leaf<T>(
+        &self,
+        goal: Goal<'_>,
+        ask: impl Fn(&NodeInPlace<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
         loop {
             let root = self.root.load(atomic::Ordering::Acquire);
             if root == 0 {
                 return Ok(None);
             }
-            if let Some(found) = self.down(root, goal)? {
+            if let Some(found) = self.down(root, goal, &ask)? {
                 return Ok(Some(found));
             }
             pause();
@@ -89,61 +150,77 @@ impl Tree {
     }
 
     /// Down from `at`; none where a node was dead.
-    fn down(&self, mut at: u64, goal: Goal<'_>) -> Result<Option<Position>> {
+    fn down<T>(
+        &self,
+        mut at: u64,
+        goal: Goal<'_>,
+        ask: &impl Fn(&NodeInPlace<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
         // The neighbour with which the present node's range is known to end.
         let mut known_next = None;
         for _ in 0..STEPS_MAX {
-            let node = self.node(at)?;
-            if node.level == DEAD {
-                return Ok(None);
+            match self.one_state(at, |node| self.step(node, known_next, goal, ask))? {
+                Step::To(place, next) => (at, known_next) = (place, next),
+                Step::Found(found) => return Ok(Some(found)),
+                Step::Dead => return Ok(None),
             }
-            let is_unknown = known_next != Some(node.next) && node.next != 0;
-            if is_unknown
-                && !planted(Planted::ReaderIgnoresSplit)
-                && goal.passes(|key| self.compare_low(node.next, key))?
-            {
-                at = node.next;
-                known_next = None;
-                continue;
-            }
-            let (index, is_equal) = self.search(&node, goal)?;
-            if node.level == 0 {
-                return Ok(Some(Position { leaf: node, index, is_equal }));
-            }
-            if node.len() == 0 {
-                return Err(damaged(at, "a node of the index has no children"));
-            }
-            let is_own = is_equal && matches!(goal, Goal::At(_));
-            let child = if is_own { index } else { index.saturating_sub(1) };
-            known_next = (child + 1 < node.len()).then(|| node.slot(child + 1).offset);
-            at = node.slot(child).offset;
         }
         Err(damaged(at, "the nodes of the index form a circle"))
     }
 
-    /// The first index of `node` that is not before the goal's key, and whether it is of that key.
-    /// The key lies in the node's range, or is its end, which has the common prefix, too.
-    fn search(&self, node: &Node, goal: Goal<'_>) -> Result<(usize, bool)> {
-        let (Goal::At(key) | Goal::Before(key)) = goal else { return Ok((node.len(), false)) };
-        node.search(key_bytes(key, node.prefix), |offset| {
-            if node.level == 0 {
-                Ok(self.object(offset)?.key.as_slice().cmp(key))
-            } else {
-                self.compare_low(offset, key)
+    fn step<T>(
+        &self,
+        node: &NodeInPlace<'_>,
+        known_next: Option<u64>,
+        goal: Goal<'_>,
+        ask: &impl Fn(&NodeInPlace<'_>) -> Result<T>,
+    ) -> Result<Step<T>> {
+        if node.level == DEAD {
+            return Ok(Step::Dead);
+        }
+        let is_unknown = known_next != Some(node.next) && node.next != 0;
+        if is_unknown
+            && !planted(Planted::ReaderIgnoresSplit)
+            && goal.passes(|key| self.compare_low(node.next, key))?
+        {
+            return Ok(Step::To(node.next, None));
+        }
+        if node.level == 0 {
+            return ask(node).map(Step::Found);
+        }
+        if node.len() == 0 {
+            return Err(damaged(node.at(), "a node of the index has no children"));
+        }
+        // The key lies in the node's range, or is its end, which has the common prefix, too.
+        let found = match goal.key() {
+            Some(key) => {
+                node.search(key_bytes(key, node.prefix), |offset| self.compare_low(offset, key))?
             }
-        })
+            None => (node.len(), false),
+        };
+        let child = goal.child(found);
+        if node.level == 1 {
+            for index in goal.ahead(child, node.len()) {
+                self.region.medium().prefetch(node.slot(index)?.offset, NODE_BYTES as u64);
+            }
+        }
+        let has_next = child + 1 < node.len();
+        let next = if has_next { Some(node.slot(child + 1)?.offset) } else { None };
+        Ok(Step::To(node.slot(child)?.offset, next))
     }
 
-    /// One state of the node at `at`.
-    fn node(&self, at: u64) -> Result<Node> {
+    /// What `look` says of one state of the node at `at`.
+    fn one_state<T>(&self, at: u64, look: impl Fn(&NodeInPlace<'_>) -> Result<T>) -> Result<T> {
         let medium = self.region.medium();
         if at == 0 || !medium.holds(at, NODE_BYTES as u64) {
             return Err(damaged(at, "a node of the index lies outside of the region"));
         }
         loop {
-            if let Some(bytes) = Node::try_read(medium, at) {
-                let node = Node::decode(&bytes);
-                return node.ok_or_else(|| damaged(at, "a node of the index is not whole"));
+            if let Some(node) = NodeInPlace::begin(medium, at) {
+                let said = look(&node);
+                if node.is_unchanged() {
+                    return said;
+                }
             }
             pause();
         }
