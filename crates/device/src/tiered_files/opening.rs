@@ -115,19 +115,23 @@ impl TieredFiles {
         take_lock(&*home_driver, read_only, &mut locks)?;
         let mut home = Home::read(&*home_driver, &home_path)?;
         let of_home = (&*home_path, &home_driver);
-        let change = reshape::go_on(devices, &home, of_home, read_only, &is_right)?;
+        let named = tiers.map(absolute_tiers).transpose()?;
+        named.as_deref().map_or(Ok(()), |named| require_distinct(&home_path, named))?;
+        let is_right_after = |new: &Home| {
+            let when = "has, when a change that was cut off is ended,";
+            require_count(&home_path, when, new.tiers.len(), named.as_deref())?;
+            is_right(new)
+        };
+        let change = reshape::go_on(devices, &home, of_home, read_only, &is_right_after)?;
         if change.is_some() {
             home = Home::read(&*home_driver, &home_path)?;
         }
         let has_ended_change = change.as_ref().is_some_and(|change| change.has_ended);
-        let count = home.tiers.len();
-        if let Some(tiers) = tiers {
-            home.tiers = absolute_tiers(tiers)?;
-        }
+        let is_done = "has, now that a change that was cut off is done,";
+        let when = if has_ended_change { is_done } else { "has" };
+        require_count(&home_path, when, home.tiers.len(), named.as_deref())?;
+        home.tiers = named.unwrap_or(home.tiers);
         require_distinct(&home_path, &home.tiers)?;
-        if home.tiers.len() != count {
-            return Err(other_count(&home, &home_path, count, has_ended_change).into());
-        }
         let found = find_tiers(devices, &home, (&home_driver, &home_path), read_only, &mut locks)?;
         check_generations(&home, &home_path, &found)?;
         let tiers: Vec<_> = found.iter().map(|found| Arc::clone(&found.tier)).collect();
@@ -240,15 +244,16 @@ impl TieredFiles {
     }
 }
 
-/// The refusal of another number of tiers than the `count` of the database.
-fn other_count(home: &Home, home_path: &Path, count: usize, has_ended_change: bool) -> Error {
-    let given = home.tiers.len();
-    let ended = if has_ended_change { " (a change that was cut off is done)" } else { "" };
+/// Refuses another number of `named` tiers than the `count` that the database at `home` has `when`.
+fn require_count(home: &Path, when: &str, count: usize, named: Option<&[TierSpec]>) -> Result<()> {
+    let Some(given) = named.map(<[_]>::len).filter(|given| *given != count) else {
+        return Ok(());
+    };
     let text = format!(
-        "{} has {count} tiers{ended} but {given} were named; name {count}, in the same order",
-        home_path.display()
+        "{} {when} {count} tiers but {given} were named; name {count}, in the same order",
+        home.display()
     );
-    Error::new(ErrorKind::Tier, text)
+    Err(Error::new(ErrorKind::Tier, text))
 }
 
 /// The tiers of `home`, each the one that belongs there. `of_home` are its driver and path.

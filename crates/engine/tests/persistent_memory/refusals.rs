@@ -234,6 +234,11 @@ fn a_change_of_tiers_that_was_cut_off_goes_on_only_with_the_right_region() {
         assert_refused(&with(&older), ErrorKind::Tier, &["generation"]);
         let machine = with(&right);
         let before = contents_of(&machine.devices);
+        // As many as there were before the change.
+        let error = machine.environment().open_with(Path::new(HOME), &settings).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("1 tiers but 2 were named; name 1, in the same order"), "{text}");
+        assert!(contents_of(&machine.devices) == before, "{text}, and something has changed");
         machine.environment().repair(Path::new(HOME), None, &mut |_| {}).unwrap_err();
         assert!(contents_of(&machine.devices) == before, "a refused repair has changed something");
         let db = machine.open().unwrap();
