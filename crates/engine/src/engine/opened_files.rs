@@ -6,10 +6,12 @@
 use super::restore::numbers_of;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
+use crate::front::persistent::new_file::NewFile;
 use crate::front::persistent::opening::require as require_region;
 use crate::layout::OpenedLayout;
 use crate::settings::persistent_memory::PersistentMemory;
 use crate::settings::{Preset, SETTINGS_NAME, Settings, Tier, retired};
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::identity::InstanceId;
@@ -46,6 +48,8 @@ pub(crate) struct OpenedFiles {
     pub(super) changed: Option<String>,
     /// The preset of those that are kept, where there are any.
     pub(super) before: Option<Preset>,
+    /// The file of a region that is to be made.
+    pub(super) new_region: Option<NewFile>,
 }
 
 /// Opens the files of the store at `home` and nothing that is in them. Its region of persistent
@@ -70,16 +74,27 @@ pub(crate) fn open_files_without_manifest(
     open_files_by(environment, (home, given), access, Manifest::MayLack, is_right)
 }
 
-/// As [`open_files`]; refused, before anything is changed, where the region is not the right one.
+/// As [`open_files`]; refused, before anything is changed, where the region is not the right one,
+/// or where a new one that is wanted has no place.
 pub(super) fn open_with_region(
     environment: &Environment,
     home: &Path,
     given: Option<&Settings>,
     access: Access,
 ) -> Result<OpenedFiles> {
-    open_files_if(environment, home, given, access, |owner, record, settings, before| {
-        require_region(environment, owner, record, settings, before)
-    })
+    let made = RefCell::new(None);
+    let is_right = |owner, record: Option<&RegionRecord>, settings: &Settings, before| {
+        require_region(environment, owner, record, settings, before)?;
+        let wanted = settings.persistent_memory.as_ref().filter(|_| record.is_none());
+        let mut made = made.borrow_mut();
+        // An opening that ends a change of tiers asks twice.
+        if let Some(wanted) = wanted.filter(|_| made.is_none()) {
+            *made = Some(NewFile::make(environment, owner, wanted, settings.preset())?);
+        }
+        Ok(())
+    };
+    let opened = open_files_if(environment, home, given, access, is_right)?;
+    Ok(OpenedFiles { new_region: made.into_inner(), ..opened })
 }
 
 /// As [`open_files`], if `is_right` finds nothing against the region, or against there being none:
@@ -162,7 +177,8 @@ fn open_files_by(
     settings.persistent_memory =
         persistent_memory.or_else(|| files.region().map(PersistentMemory::of));
     settings.tiers = tiers_of(files.tiers().iter().map(|tier| tier.spec()));
-    Ok(OpenedFiles { files: Arc::new(files), settings, placement, changed, before })
+    let (files, new_region) = (Arc::new(files), None);
+    Ok(OpenedFiles { files, settings, placement, changed, before, new_region })
 }
 
 /// Tiers as the device layer has them.

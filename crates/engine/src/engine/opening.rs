@@ -81,8 +81,14 @@ pub(crate) fn create(
     let (devices, policy) = (&*environment.devices, Arc::clone(&placement));
     let files = TieredFiles::create_with_texts(devices, home, &tiers, policy, &texts)?;
     let files = Arc::new(files);
-    let (changed, before) = (None, None);
-    let opened = OpenedFiles { files: Arc::clone(&files), settings, placement, changed, before };
+    let opened = OpenedFiles {
+        files: Arc::clone(&files),
+        settings,
+        placement,
+        changed: None,
+        before: None,
+        new_region: None,
+    };
     start(environment, opened, IndexUse::Keep).inspect_err(|_| {
         // The namespace exists but holds nothing; a second attempt must find a clean place.
         abandon_region(environment, &files);
@@ -124,7 +130,7 @@ pub(crate) fn open_with_new_index(
 /// From an open namespace to a running engine, part by part; `changed` settings are kept unless
 /// refused.
 fn start(environment: &Environment, opened: OpenedFiles, index: IndexUse) -> Result<Opened> {
-    let OpenedFiles { files, mut settings, placement, changed, before } = opened;
+    let OpenedFiles { files, mut settings, placement, changed, before, new_region } = opened;
     let access = Access::of(&files);
     let mut leaving = Leaving::of(&files, &settings, before);
     if leaving.is_all() {
@@ -141,7 +147,8 @@ fn start(environment: &Environment, opened: OpenedFiles, index: IndexUse) -> Res
         jobs: Arc::clone(&jobs),
     });
     let index = if leaving.is_behind() { IndexUse::Renew } else { index };
-    let mut region = open_region(environment, &files, &settings, index, &mut leaving)?;
+    let made = (index, new_region);
+    let mut region = open_region(environment, &files, &settings, made, &mut leaving)?;
     if let (Some(region), Some(of_settings)) = (&region, &mut settings.persistent_memory) {
         of_settings.is_beside_log = region.is_beside_log;
     }

@@ -32,7 +32,7 @@ mod settings_file;
 mod slots;
 mod tables;
 
-use crate::engine::opened_files::{Access, OpenedFiles, open_files, open_files_if};
+use crate::engine::opened_files::{Access, OpenedFiles, open_files_if};
 use crate::engine::opening::open;
 use crate::engine::restore::{never_had_manifest, require_files, restore};
 use crate::environment::Environment;
@@ -48,9 +48,10 @@ use slots::SlotsFound;
 use std::path::Path;
 use std::sync::Arc;
 use tables::TableFound;
+use thermocline_device::identity::InstanceId;
 use thermocline_device::tiered_files::RegionRecord;
 use thermocline_device::{FileKind, TierIndex, TieredFiles};
-use thermocline_foundation::{FileNumber, Planted, planted};
+use thermocline_foundation::{DatabaseId, FileNumber, Planted, planted};
 use thermocline_table::BlockCache;
 
 /// Memory for blocks of tables while they are looked at.
@@ -286,14 +287,18 @@ impl Subject {
         Self::of(environment, opened)
     }
 
-    /// The same, whether it has a region of persistent memory or not.
+    /// The same, whether it has a region of persistent memory or not; for writing only where
+    /// `is_right` says so.
     fn open_any(
         environment: &Environment,
         home: &Path,
         given: Option<&Settings>,
         access: Access,
+        is_right: impl Fn((DatabaseId, InstanceId), Option<&RegionRecord>) -> Result<()>,
     ) -> Result<Option<Self>> {
-        Self::of(environment, open_files(environment, home, given, access)?)
+        let is_right =
+            |owner, record: Option<&RegionRecord>, _: &Settings, _| is_right(owner, record);
+        Self::of(environment, open_files_if(environment, home, given, access, is_right)?)
     }
 
     fn of(environment: &Environment, opened: OpenedFiles) -> Result<Option<Self>> {

@@ -24,9 +24,10 @@ use crate::settings::persistent_memory::{PersistentMemory, driver_of, parse_driv
 use crate::settings::{Preset, Settings};
 use crate::table_set::manifest::Edit;
 use std::path::Path;
+use thermocline_device::identity::InstanceId;
 use thermocline_device::tiered_files::RegionRecord;
 use thermocline_device::{FileKind, TieredFiles};
-use thermocline_foundation::FileNumber;
+use thermocline_foundation::{DatabaseId, FileNumber};
 use thermocline_pmem::Geometry;
 
 impl Environment {
@@ -51,9 +52,13 @@ impl Environment {
 }
 
 fn apply(environment: &Environment, home: &Path, given: Option<&Settings>) -> Result<IndexRebuild> {
-    let subject = subject(environment, home, given, Access::Write)?;
-    let found = find(environment, &subject, given)?;
     let named = given.and_then(|given| given.persistent_memory.as_ref());
+    let subject = subject_if(environment, home, given, Access::Write, |owner, record| {
+        let (Some(record), Some(named)) = (record, named) else { return Ok(()) };
+        require_other(environment, owner, record, named)?;
+        require_place(environment, named)
+    })?;
+    let found = find(environment, &subject, given)?;
     if subject.settings.preset() == Preset::Indexed && named.is_none() && found.damage.is_some() {
         let text = format!(
             "the region of {} cannot be used, and no other is named; name one \
@@ -61,9 +66,6 @@ fn apply(environment: &Environment, home: &Path, given: Option<&Settings>) -> Re
             home.display()
         );
         return Err(Error::invalid(text));
-    }
-    if let Some(named) = named {
-        require_place(environment, named)?;
     }
     if found.damage.is_some() {
         subject.forget_region()?;
@@ -107,7 +109,7 @@ fn finish(opened: Opened) -> Result<()> {
     Err(Error::new(ErrorKind::OutOfSpace, text))
 }
 
-/// A region can be made there: asked before the old one is given up.
+/// A region can be made there: asked before anything changes.
 fn require_place(environment: &Environment, named: &PersistentMemory) -> Result<()> {
     let path = TieredFiles::region_path(&named.path)?;
     let bytes = Geometry::of(named.size.0).bytes;
@@ -122,13 +124,44 @@ fn require_place(environment: &Environment, named: &PersistentMemory) -> Result<
     Ok(environment.regions.remove(&path)?)
 }
 
+/// The region that is `named` is not that of the database, which has it as `record`.
+fn require_other(
+    environment: &Environment,
+    owner: (DatabaseId, InstanceId),
+    record: &RegionRecord,
+    named: &PersistentMemory,
+) -> Result<()> {
+    let path = TieredFiles::region_path(&named.path)?;
+    let moved = RegionRecord { path, driver: named.driver.clone(), ..record.clone() };
+    if moved.path == record.path || look(environment, &moved, owner).is_err() {
+        return Ok(());
+    }
+    let text = format!(
+        "{} is the region of this database, which is not at {} any more; open the database with \
+         that path (persistent_memory), which keeps it, then try again",
+        moved.path.display(),
+        record.path.display()
+    );
+    Err(Error::invalid(text))
+}
+
 fn subject(
     environment: &Environment,
     home: &Path,
     given: Option<&Settings>,
     access: Access,
 ) -> Result<Subject> {
-    let opened = Subject::open_any(environment, home, given, access)?;
+    subject_if(environment, home, given, access, |_, _| Ok(()))
+}
+
+fn subject_if(
+    environment: &Environment,
+    home: &Path,
+    given: Option<&Settings>,
+    access: Access,
+    is_right: impl Fn((DatabaseId, InstanceId), Option<&RegionRecord>) -> Result<()>,
+) -> Result<Subject> {
+    let opened = Subject::open_any(environment, home, given, access, is_right)?;
     let has_region = |files: &TieredFiles| files.region().is_some();
     opened.filter(|subject| has_region(&subject.files)).ok_or_else(|| {
         Error::invalid(format!(
@@ -149,7 +182,8 @@ fn find(
     let Some(record) = files.region() else {
         return Ok(IndexRebuild::default());
     };
-    let looked = look(environment, &record, files);
+    let owner = (files.database(), files.instance());
+    let looked = look(environment, &record, owner);
     let known: Vec<_> = restored.levels.tables().map(|(_, table)| table.meta.number).collect();
     if let Ok(tables) = &looked
         && let Some(lost) = tables.iter().find(|table| !known.contains(table))
@@ -169,17 +203,7 @@ fn find(
         (damage.is_some() && !is_emptied && has_memtables).then_some(restored.last_sequence.0);
     let named = given.and_then(|given| given.persistent_memory.as_ref());
     if let Some(named) = named {
-        let path = TieredFiles::region_path(&named.path)?;
-        let moved = RegionRecord { path, driver: named.driver.clone(), ..record.clone() };
-        if moved.path != record.path && look(environment, &moved, files).is_ok() {
-            let text = format!(
-                "{} is the region of this database, which is not at {} any more; open the database \
-                 with that path (persistent_memory), which keeps it, then try again",
-                moved.path.display(),
-                record.path.display()
-            );
-            return Err(Error::invalid(text));
-        }
+        require_other(environment, owner, &record, named)?;
     }
     let replaced_by = named.map(|region| region.path.clone());
     Ok(IndexRebuild { region: record.path, damage, lost_after, tables, replaced_by })

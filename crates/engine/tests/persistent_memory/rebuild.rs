@@ -5,8 +5,8 @@ use crate::regions::{PERSISTENT, ShadowRegions};
 use crate::support::{HOME, Machine, REGION, contents_of, copy_of};
 use std::path::Path;
 use std::sync::Arc;
-use thermocline::{ByteSize, Db, ErrorKind, PersistentMemory, Settings};
-use thermocline_device::{Buffer, Driver, Operation};
+use thermocline::{ByteSize, Db, Environment, ErrorKind, PersistentMemory, Settings};
+use thermocline_device::{Buffer, Driver, ErrorKind as DeviceErrorKind, Operation};
 use thermocline_foundation::random::Random;
 use thermocline_pmem::{Entry, Expected, Medium, Region, RegionIdentity, Tree};
 
@@ -101,6 +101,39 @@ fn after_a_close_another_region_costs_nothing_whether_the_old_one_is_there_or_no
     assert!(done.damage.is_some() && done.lost_after.is_none(), "{done:?}");
     let db = machine.open().unwrap();
     check(&db, &state, 1000);
+}
+
+/// `environment` refuses to make the index anew at `/pmem/other`, for `reason`, and nothing of
+/// `machine` has changed.
+fn assert_not_rebuilt(machine: &Machine, environment: &Environment, reason: &str) {
+    let before = contents_of(&machine.devices);
+    let of = |path| machine.regions.has(path).then(|| machine.regions.stored(path));
+    let stored = || ["/pmem/other", REGION].map(of);
+    let of_regions = stored();
+    let settings = with_region("/pmem/other");
+    let error = environment.rebuild_index(Path::new(HOME), Some(&settings)).unwrap_err();
+    assert!(error.to_string().contains(reason), "{error}");
+    assert!(contents_of(&machine.devices) == before, "{error}, and the directories have changed");
+    assert!(stored() == of_regions, "{error}, and a region has changed");
+}
+
+#[test]
+fn another_region_that_cannot_be_made_is_refused_before_anything_changes() {
+    let (machine, state) = killed();
+    let lost = Machine { devices: copy_of(&machine.devices), ..Machine::new() };
+    for machine in [&machine, &lost] {
+        for kind in [DeviceErrorKind::OutOfSpace, DeviceErrorKind::Denied] {
+            let environment = machine.without_place(kind);
+            assert_not_rebuilt(machine, &environment, "nothing was changed");
+        }
+    }
+    let image = machine.regions.stored(REGION);
+    let regions = Arc::new(ShadowRegions::with("/pmem/other", &image, PERSISTENT));
+    let moved = Machine { devices: copy_of(&machine.devices), regions };
+    assert_not_rebuilt(&moved, &moved.environment(), "is the region of this database");
+    let settings = with_region("/pmem/other");
+    machine.environment().rebuild_index(Path::new(HOME), Some(&settings)).unwrap();
+    check(&machine.open().unwrap(), &state, 1000);
 }
 
 /// Long keys, of which a small region takes few.

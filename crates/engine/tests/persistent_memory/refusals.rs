@@ -9,7 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use thermocline::{
-    ByteSize, ErrorKind, PersistentMemory, Preset, Settings, Tier, TierChange, WhichTier,
+    ByteSize, Environment, ErrorKind, PersistentMemory, Preset, Settings, Tier, TierChange,
+    WhichTier,
 };
 use thermocline_device::{Devices, Error, ErrorKind as DeviceErrorKind, MemoryDevices};
 use thermocline_pmem::{Circumstances, Medium, RegionIdentity};
@@ -154,6 +155,79 @@ fn an_index_without_a_region_is_refused_before_anything_changes() {
     assert!(contents_of(&machine.devices) == before, "the directories have changed");
     let db = machine.environment().open_with(Path::new(HOME), &indexed).unwrap();
     assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+}
+
+/// A machine with a store that has a log, on `tiers`.
+fn with_log(tiers: Vec<Tier>) -> Machine {
+    let machine = Machine::new();
+    let plain = Settings { persistent_memory: None, tiers, ..settings() };
+    let db = machine.environment().create(Path::new(HOME), &plain).unwrap();
+    db.put("key", "value").unwrap();
+    db.close().unwrap();
+    machine
+}
+
+/// The settings of an opening that gives a store its first region.
+fn with_first_region(preset: Preset) -> Settings {
+    Settings { preset: Some(preset), tiers: Vec::new(), ..settings() }
+}
+
+/// The opening is refused, for `reason`, and has changed no file of `devices`.
+fn assert_not_opened(
+    devices: &MemoryDevices,
+    environment: &Environment,
+    settings: &Settings,
+    reason: &str,
+) {
+    let before = contents_of(devices);
+    let error = environment.open_with(Path::new(HOME), settings).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains(reason) && text.contains(REGION), "{text}");
+    assert!(contents_of(devices) == before, "{text}, and the directories have changed");
+}
+
+#[test]
+fn a_first_region_that_cannot_be_made_is_refused_before_anything_changes() {
+    let machine = with_log(settings().tiers);
+    let devices = &machine.devices;
+    let over = |regions: &Arc<ShadowRegions>| stepped(Arc::new(devices.clone()), regions);
+    for preset in [Preset::Leveled, Preset::Indexed] {
+        let wanted = with_first_region(preset);
+        for kind in [DeviceErrorKind::OutOfSpace, DeviceErrorKind::Denied] {
+            let environment = machine.without_place(kind);
+            assert_not_opened(devices, &environment, &wanted, "no place for 16777216 bytes");
+        }
+        let foreign = Arc::new(ShadowRegions::with(REGION, &[7; 512], PERSISTENT));
+        assert_not_opened(devices, &over(&foreign), &wanted, "is there already");
+        assert_eq!(foreign.stored(REGION), [7; 512]);
+    }
+    let ordinary = Circumstances { is_synchronous: false, ..PERSISTENT };
+    let ordinary = Arc::new(ShadowRegions::new(ordinary));
+    let wanted = with_first_region(Preset::Leveled);
+    assert_not_opened(devices, &over(&ordinary), &wanted, "MAP_SYNC was refused");
+    assert!(!ordinary.has(REGION), "a file stays that no database names");
+    let wanted = with_first_region(Preset::Indexed);
+    let db = machine.environment().open_with(Path::new(HOME), &wanted).unwrap();
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+}
+
+#[test]
+fn a_change_of_tiers_that_was_cut_off_goes_on_only_if_the_first_region_can_be_made() {
+    let fast = Tier::new(FAST, ByteSize::mib(64)).driver("memory");
+    let machine = with_log(vec![fast, settings().tiers[0].clone()]);
+    let wanted = with_first_region(Preset::Leveled);
+    let places = cut_off_tier_change(&machine);
+    assert!(places.len() > 4, "only {} places", places.len());
+    for devices in places {
+        let machine = Machine { devices, ..Machine::new() };
+        let environment = machine.without_place(DeviceErrorKind::OutOfSpace);
+        assert_not_opened(&machine.devices, &environment, &wanted, "no place");
+        let db = machine.environment().open_with(Path::new(HOME), &wanted).unwrap();
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+        assert_eq!(db.stats().tiers.len(), 1);
+        db.close().unwrap();
+        assert!(machine.database_file().contains(REGION));
+    }
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! A machine with directories in memory and a region of which every store is remembered.
 
 use crate::hooked::{Call, HookedDevices};
-use crate::regions::{PERSISTENT, ShadowRegions};
+use crate::regions::{NoMoreRegions, PERSISTENT, ShadowRegions};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thermocline::{
     ByteSize, Db, Environment, PersistentMemory, Preset, Settings, Stepper, Tier, Workers,
 };
-use thermocline_device::{Buffer, Devices, Driver, MemoryDevices, Operation};
+use thermocline_device::{Buffer, Devices, Driver, ErrorKind, MemoryDevices, Operation};
 
 pub const HOME: &str = "/home";
 pub const TIER: &str = "/disk";
@@ -86,6 +86,12 @@ impl Machine {
 
     pub fn environment(&self) -> Environment {
         stepped(Arc::new(self.devices.clone()), &self.regions)
+    }
+
+    /// The same, and no other region can be made, because of `kind`.
+    pub fn without_place(&self, kind: ErrorKind) -> Environment {
+        let regions = Arc::new(NoMoreRegions { regions: Arc::clone(&self.regions), kind });
+        Environment { regions, ..self.environment() }
     }
 
     pub fn create(&self) -> Db {

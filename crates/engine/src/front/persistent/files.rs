@@ -1,11 +1,29 @@
-//! The file of a region: errors that name it, and its removal.
+//! The file of a region: what it is good for, errors that name it, and its removal.
 //!
 //! Threads: the one that opens the store; errors are of any.
 
-use crate::environment::Environment;
-use crate::error::{Error, ErrorKind};
+use crate::environment::regions::{RegionDriver, Regions, no_persistent_memory};
+use crate::error::{Error, ErrorKind, Result};
+use crate::settings::Preset;
 use std::path::Path;
 use thermocline_device::Error as DeviceError;
+use thermocline_pmem::Circumstances;
+
+/// Whether writes go to a log beside a region that is no persistent memory, though its driver says
+/// so.
+pub(super) fn is_beside_log(
+    driver: RegionDriver,
+    now: &Circumstances,
+    preset: Preset,
+    path: &Path,
+) -> Result<bool> {
+    match driver {
+        RegionDriver::Mapped if now.is_synchronous => Ok(false),
+        RegionDriver::Mapped if preset == Preset::Indexed => Ok(true),
+        RegionDriver::Mapped => Err(Error::from(no_persistent_memory(path))),
+        RegionDriver::Emulated { .. } => Ok(false),
+    }
+}
 
 /// An error of the region at `path`.
 pub(super) fn named(path: &Path, error: DeviceError) -> Error {
@@ -14,8 +32,8 @@ pub(super) fn named(path: &Path, error: DeviceError) -> Error {
 }
 
 /// Removes the file of a region that the database does not have.
-pub(super) fn remove(environment: &Environment, path: &Path) {
-    if let Err(error) = environment.regions.remove(path) {
+pub(super) fn remove(regions: &dyn Regions, path: &Path) {
+    if let Err(error) = regions.remove(path) {
         tracing::warn!(%error, "a region that is not of the database could not be removed");
     }
 }

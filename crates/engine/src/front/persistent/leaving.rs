@@ -111,7 +111,7 @@ impl Leaving {
     pub fn give_up_region(&self, environment: &Environment, files: &TieredFiles) -> Result<()> {
         if let Some(path) = &self.region {
             files.forget_region()?;
-            remove(environment, path);
+            remove(&*environment.regions, path);
             let path = path.display();
             tracing::info!(%path, "the preset has no persistent memory; the region is removed");
         }

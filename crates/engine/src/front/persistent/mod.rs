@@ -22,7 +22,8 @@
 //!
 //! ```text
 //!   arenas.rs     room: which arena follows, when one goes
-//!   files.rs      the region's file: errors that name it, its removal
+//!   files.rs      the region's file: what it is good for, errors that name it, its removal
+//!   new_file.rs   the file of a region that is to be made
 //!   opening.rs    the region is made, or opened and checked
 //!   leaving.rs    another preset does without the index, or without the region
 //!   recovery.rs   groups become memtables again
@@ -33,6 +34,7 @@
 mod arenas;
 mod files;
 pub(crate) mod leaving;
+pub(crate) mod new_file;
 pub(crate) mod opening;
 pub(super) mod recovery;
 pub(crate) mod report;

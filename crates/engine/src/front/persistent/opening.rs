@@ -1,7 +1,7 @@
 //! The region is made with the database, or added to one; later it is opened and checked.
 //!
 //! ```text
-//!   made     file of zeros -> identity -> DATABASE names it (format 2)
+//!   made     file of zeros (`new_file.rs`) -> identity -> DATABASE names it (format 2)
 //!   opened   identity checked -> identity with the next generation -> DATABASE has that too
 //!   closed   as opened, with the mark of a good close in both
 //! ```
@@ -15,16 +15,15 @@
 //!    of power it may lack what was stored last; then it is made anew, and tables wait.
 //! 4. An index, or a region, that the preset does not keep goes at the end of the opening
 //!    (`leaving.rs`).
-//! 5. A region that `DATABASE` does not name holds nothing: one of this database, which a crash
-//!    left while it was made, with or without an identity, is made again.
 //!
 //! Threads: the one that opens the store.
 
-use super::files::{missing, named, remove, warn_of_loss};
+use super::files::{is_beside_log, missing, named, remove, warn_of_loss};
 use super::leaving::Leaving;
+use super::new_file::NewFile;
 use crate::environment::Environment;
-use crate::environment::regions::{RegionDriver, no_persistent_memory};
-use crate::error::{Error, ErrorKind, Result};
+use crate::environment::regions::RegionDriver;
+use crate::error::{Error, Result};
 use crate::settings::persistent_memory::{PersistentMemory, driver_of, parse_driver, recorded};
 use crate::settings::{Preset, Settings};
 use std::path::{Path, PathBuf};
@@ -55,22 +54,6 @@ pub(crate) struct OpenedRegion {
     pub is_beside_log: bool,
 }
 
-/// Whether writes go to a log beside a region that is no persistent memory, though its driver says
-/// so.
-fn is_beside_log(
-    driver: RegionDriver,
-    now: &Circumstances,
-    preset: Preset,
-    path: &Path,
-) -> Result<bool> {
-    match driver {
-        RegionDriver::Mapped if now.is_synchronous => Ok(false),
-        RegionDriver::Mapped if preset == Preset::Indexed => Ok(true),
-        RegionDriver::Mapped => Err(Error::from(no_persistent_memory(path))),
-        RegionDriver::Emulated { .. } => Ok(false),
-    }
-}
-
 /// What an opening does with the index of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IndexUse {
@@ -80,13 +63,14 @@ pub(crate) enum IndexUse {
     Renew,
 }
 
-/// Opens the region of the database, or makes the one that `settings` name; none where there is
-/// none, or nothing of it is to be read. `leaving` hears of an index that goes.
+/// Opens the region of the database, or makes the one that `settings` name, of the file `new` where
+/// there is one; none where there is none, or nothing of it is to be read. `leaving` hears of an
+/// index that goes.
 pub(crate) fn open(
     environment: &Environment,
     files: &TieredFiles,
     settings: &Settings,
-    index: IndexUse,
+    (index, new): (IndexUse, Option<NewFile>),
     leaving: &mut Leaving,
 ) -> Result<Option<OpenedRegion>> {
     let wanted = settings.persistent_memory.as_ref();
@@ -98,7 +82,7 @@ pub(crate) fn open(
         (Some(record), _) if leaving.is_all() && driver_of(&record).1 => Ok(None),
         (Some(record), _) => open_known(environment, files, record, (settings, index), leaving),
         (None, Some(wanted)) if !files.is_read_only() => {
-            create(environment, files, wanted, settings.preset()).map(Some)
+            create(environment, files, wanted, settings.preset(), new).map(Some)
         }
         (None, None) if settings.preset() == Preset::Indexed && !files.is_read_only() => {
             Err(unnamed())
@@ -127,7 +111,7 @@ fn tree_of(
 /// Removes the region that a database had made which is to be abandoned.
 pub(crate) fn abandon(environment: &Environment, files: &TieredFiles) {
     let Some(record) = files.region() else { return };
-    remove(environment, &record.path);
+    remove(&*environment.regions, &record.path);
 }
 
 fn create(
@@ -135,27 +119,19 @@ fn create(
     files: &TieredFiles,
     wanted: &PersistentMemory,
     preset: Preset,
+    new: Option<NewFile>,
 ) -> Result<OpenedRegion> {
-    let path = TieredFiles::region_path(&wanted.path)?;
-    let driver = wanted.parsed_driver()?;
-    let geometry = Geometry::of(wanted.size.0);
-    let make = || environment.regions.create(&path, geometry.bytes, driver);
-    let made = match make() {
-        Err(error) if error.kind() == DeviceErrorKind::AlreadyExists => {
-            let left = environment.regions.open(&path, driver);
-            require_unfinished(files, &path, left)?;
-            environment.regions.remove(&path).and_then(|()| make())
-        }
-        made => made,
-    };
-    let (medium, now) = made.map_err(|error| named(&path, error))?;
-    let is_beside_log =
-        is_beside_log(driver, &now, preset, &path).inspect_err(|_| remove(environment, &path))?;
+    let owner = (files.database(), files.instance());
+    let new = new.map_or_else(|| NewFile::make(environment, owner, wanted, preset), Ok)?;
+    let region = files.take_number()?;
+    let NewFile { medium, geometry, now, is_beside_log, place } = new;
+    let path = place.keep();
     let generation = first_generation(files);
+    let (database, instance) = owner;
     let identity = RegionIdentity {
-        database: files.database(),
-        instance: files.instance(),
-        region: files.take_number()?,
+        database,
+        instance,
+        region,
         generation,
         geometry,
         is_clean: false,
@@ -183,34 +159,6 @@ fn first_generation(files: &TieredFiles) -> u64 {
         return 1;
     }
     files.generation().saturating_mul(GENERATIONS_OF_AN_OPENING)
-}
-
-/// Refuses a file that is no region of this database.
-fn require_unfinished(
-    files: &TieredFiles,
-    path: &Path,
-    left: Result<(Medium, Circumstances), DeviceError>,
-) -> Result<()> {
-    let database = files.database();
-    if left.as_ref().is_ok_and(|(medium, _)| Region::is_unfinished(medium, database)) {
-        return Ok(());
-    }
-    let identity = left.and_then(|(medium, _)| RegionIdentity::read(&medium));
-    let is_ours = |found: &RegionIdentity| {
-        found.database == files.database() && found.instance == files.instance()
-    };
-    if identity.as_ref().is_ok_and(is_ours) {
-        return Ok(());
-    }
-    let what = match identity {
-        Ok(found) => format!("a region of database {}", found.database),
-        Err(error) => format!("no region of this database ({error})"),
-    };
-    let text = format!(
-        "{} is there already, {what}; name another persistent_memory.path, or delete the file",
-        path.display()
-    );
-    Err(Error::new(ErrorKind::AlreadyExists, text))
 }
 
 /// The file of a region that a database has, as an opening with some settings finds it. Nothing is
@@ -378,12 +326,12 @@ fn follow(files: &TieredFiles, record: RegionRecord, looked: &Looked) -> Result<
     Ok(generation)
 }
 
-/// Whether the memtables of the region that `files` have can be read. Gives the tables that its
-/// index names with live records; none where that cannot be read.
+/// Whether the memtables of the region that a database has as `record` can be read. Gives the
+/// tables that its index names with live records; none where that cannot be read.
 pub(crate) fn look(
     environment: &Environment,
     record: &RegionRecord,
-    files: &TieredFiles,
+    (database, instance): (DatabaseId, InstanceId),
 ) -> Result<Vec<FileNumber>> {
     let named = |error: DeviceError| named(&record.path, error);
     let driver = parse_driver(driver_of(record).0)?;
@@ -392,7 +340,6 @@ pub(crate) fn look(
         DeviceErrorKind::NotFound => missing(&record.path),
         _ => named(error),
     })?;
-    let (database, instance) = (files.database(), files.instance());
     let expected = Expected { database, instance, generation: record.generation };
     let opened = Region::look(medium, &expected, &now).map_err(named)?;
     thermocline_pmem::replay(&opened.arenas).map_err(named)?;
