@@ -10,6 +10,8 @@
 //! 1. What memtables of the region had that no table has is lost with it. That is said first.
 //! 2. The manifest comes before `DATABASE`: where a crash comes between, it is done again.
 //! 3. The tables wait for the new index and are searched meanwhile, so it may be filled later.
+//! 4. A region that somebody else has open, that these permissions do not show or that a newer
+//!    version wrote is not lost: it is refused, and not given up.
 //!
 //! Threads: the caller's.
 
@@ -184,6 +186,9 @@ fn find(
     };
     let owner = (files.database(), files.instance());
     let looked = look(environment, &record, owner);
+    if let Some(error) = looked.as_ref().err().filter(|error| is_of_now(error)) {
+        return Err(error.clone());
+    }
     let known: Vec<_> = restored.levels.tables().map(|(_, table)| table.meta.number).collect();
     if let Ok(tables) = &looked
         && let Some(lost) = tables.iter().find(|table| !known.contains(table))
@@ -207,6 +212,12 @@ fn find(
     }
     let replaced_by = named.map(|region| region.path.clone());
     Ok(IndexRebuild { region: record.path, damage, lost_after, tables, replaced_by })
+}
+
+/// The region cannot be looked at, which says nothing of what it has.
+fn is_of_now(error: &Error) -> bool {
+    use ErrorKind::{Denied, Locked, NewerFormat, TooManyOpenFiles};
+    matches!(error.kind(), Denied | Locked | NewerFormat | TooManyOpenFiles)
 }
 
 impl Subject {

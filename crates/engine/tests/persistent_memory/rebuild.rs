@@ -5,10 +5,15 @@ use crate::regions::{PERSISTENT, ShadowRegions};
 use crate::support::{HOME, Machine, REGION, contents_of, copy_of};
 use std::path::Path;
 use std::sync::Arc;
-use thermocline::{ByteSize, Db, Environment, ErrorKind, PersistentMemory, Settings};
-use thermocline_device::{Buffer, Driver, ErrorKind as DeviceErrorKind, Operation};
+use thermocline::{
+    ByteSize, Db, Environment, ErrorKind, PersistentMemory, RegionDriver, Regions, Settings,
+};
+use thermocline_device::{
+    Buffer, Driver, Error as DeviceError, ErrorKind as DeviceErrorKind, Operation,
+    Result as DeviceResult,
+};
 use thermocline_foundation::random::Random;
-use thermocline_pmem::{Entry, Expected, Medium, Region, RegionIdentity, Tree};
+use thermocline_pmem::{Circumstances, Entry, Expected, Medium, Region, RegionIdentity, Tree};
 
 fn with_region(path: &str) -> Settings {
     with_region_of(path, 16, indexed())
@@ -81,6 +86,60 @@ fn a_region_that_is_lost_is_replaced_and_what_it_had_alone_is_said_to_be_lost() 
     assert!(db.verify(&mut |_| {}).unwrap().is_ok());
 }
 
+/// Regions whose files cannot be opened for now.
+#[derive(Debug)]
+struct Unopened(Arc<ShadowRegions>, DeviceErrorKind);
+
+impl Regions for Unopened {
+    fn create(
+        &self,
+        path: &Path,
+        bytes: u64,
+        driver: RegionDriver,
+    ) -> DeviceResult<(Medium, Circumstances)> {
+        self.0.create(path, bytes, driver)
+    }
+
+    fn open(&self, _: &Path, _: RegionDriver) -> DeviceResult<(Medium, Circumstances)> {
+        Err(DeviceError::new(self.1, "not now"))
+    }
+
+    fn remove(&self, path: &Path) -> DeviceResult<()> {
+        self.0.remove(path)
+    }
+}
+
+/// Its memtables are intact: another process has it open, or a newer version has written it.
+#[test]
+fn a_region_that_cannot_be_looked_at_for_now_is_not_given_up() {
+    let (machine, state) = killed();
+    let settings = with_region("/pmem/other");
+    let assert_refused = |environment: &Environment, kind: ErrorKind| {
+        let planned = environment.plan_index_rebuild(Path::new(HOME), Some(&settings));
+        let rebuilt = environment.rebuild_index(Path::new(HOME), Some(&settings));
+        for error in [planned.unwrap_err(), rebuilt.unwrap_err()] {
+            assert_eq!(error.kind(), kind, "{error}");
+            assert!(error.to_string().contains(REGION), "{error}");
+        }
+    };
+    for (kind, refused) in [
+        (DeviceErrorKind::Locked, ErrorKind::Locked),
+        (DeviceErrorKind::Denied, ErrorKind::Denied),
+        (DeviceErrorKind::TooManyOpenFiles, ErrorKind::TooManyOpenFiles),
+    ] {
+        let regions = Arc::new(Unopened(Arc::clone(&machine.regions), kind));
+        assert_refused(&Environment { regions, ..machine.environment() }, refused);
+    }
+    let mut newer = machine.regions.stored(REGION);
+    for at in thermocline_pmem::layout::IDENTITY_AT {
+        // The version of the format.
+        newer[at as usize / 8 + 1] += 1;
+    }
+    let newer = Machine::of(copy_of(&machine.devices), &newer);
+    assert_refused(&newer.environment(), ErrorKind::NewerFormat);
+    check(&machine.open().unwrap(), &state, 1000);
+}
+
 #[test]
 fn after_a_close_another_region_costs_nothing_whether_the_old_one_is_there_or_not() {
     let (machine, state) = killed();
@@ -137,12 +196,12 @@ fn another_region_that_cannot_be_made_is_refused_before_anything_changes() {
 }
 
 /// Long keys, of which a small region takes few.
-fn long_key(number: u64) -> Vec<u8> {
+pub fn long_key(number: u64) -> Vec<u8> {
     [key(number), vec![b'k'; 1000]].concat()
 }
 
 /// Puts until it is refused, at most as far as `most`; how many there are then.
-fn put_until_full(db: &Db, from: u64, most: u64) -> u64 {
+pub fn put_until_full(db: &Db, from: u64, most: u64) -> u64 {
     for number in from..most {
         if let Err(error) = db.put(long_key(number), number.to_le_bytes()) {
             assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
