@@ -12,12 +12,34 @@
 //!
 //! Threads: any read; one writes.
 
+#[cfg(not(any(shuttle, loom)))]
+use thermocline_foundation::sync::atomic::AtomicUsize;
 use thermocline_foundation::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(not(shuttle))]
 const SLOTS: usize = 64;
 #[cfg(shuttle)]
 const SLOTS: usize = 2;
+
+#[cfg(not(any(shuttle, loom)))]
+thread_local! {
+    static FIRST_SLOT: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed) % SLOTS
+    };
+}
+
+/// The slot that this thread tries first: those that read side by side share no line.
+#[cfg(not(any(shuttle, loom)))]
+fn first_slot() -> usize {
+    FIRST_SLOT.with(|slot| *slot)
+}
+
+/// A schedule decides which threads meet.
+#[cfg(any(shuttle, loom))]
+fn first_slot() -> usize {
+    0
+}
 
 /// A slot of a reader, on a line of its own.
 #[derive(Debug, Default)]
@@ -51,11 +73,12 @@ impl Readers {
     /// Begins to read. What is found until the pin is dropped is not reused.
     pub fn pin(&self) -> Pin<'_> {
         let epoch = self.epoch.load(Ordering::SeqCst);
-        let take = |slot: &Slot| {
-            let taken = slot.0.compare_exchange(0, epoch, Ordering::SeqCst, Ordering::Relaxed);
-            taken.is_ok()
+        let take = |slot: &usize| {
+            let slot = &self.slots[*slot].0;
+            slot.compare_exchange(0, epoch, Ordering::SeqCst, Ordering::Relaxed).is_ok()
         };
-        let slot = self.slots.iter().position(take);
+        let first = first_slot();
+        let slot = (first..SLOTS).chain(0..first).find(take);
         if slot.is_none() {
             self.without_slot.0.fetch_add(1, Ordering::SeqCst);
         }
