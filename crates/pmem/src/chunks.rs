@@ -106,7 +106,7 @@ impl ChunkHeader {
     }
 }
 
-/// A run of chunks that is in use.
+/// A run of chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Where it begins.
@@ -138,27 +138,13 @@ impl Chunks {
         owner: Owner,
         geometry: Geometry,
     ) -> Result<(Self, Vec<Extent>)> {
+        let runs = runs(&medium, &owner, &geometry)?;
         let (of_arenas, of_changes) = (AtomicU64::new(0), AtomicU64::new(0));
         let chunks =
             Self { medium, owner, geometry, free: Mutex::default(), of_arenas, of_changes };
-        let mut used = Vec::new();
-        let mut index = 0;
-        while index < geometry.chunks() {
-            let at = geometry.chunk_at(index);
-            let header = chunks.header(at).ok_or_else(|| {
-                damaged(at, "no copy of the header of a chunk matches its checksum")
-            })?;
-            let count = u64::from(header.chunks);
-            if count == 0 || count > geometry.chunks() - index {
-                return Err(damaged(at, "a run of chunks is longer than the region"));
-            }
-            let bytes = count * geometry.chunk_bytes;
-            match header.kind {
-                ChunkKind::Free => chunks.release(index, count),
-                _ => used.push(Extent { at, bytes, header }),
-            }
-            index += count;
-        }
+        let (free, used): (Vec<_>, Vec<_>) =
+            runs.into_iter().partition(|run| run.header.kind == ChunkKind::Free);
+        free.iter().for_each(|run| chunks.release_run(run));
         Ok((chunks, used))
     }
 
@@ -167,24 +153,10 @@ impl Chunks {
         self.geometry.chunk_bytes
     }
 
-    fn places(at: u64) -> [u64; 2] {
-        [at, at + LINE_BYTES]
-    }
-
-    fn copy(&self, at: u64) -> Option<ChunkHeader> {
-        let mut bytes = [0; HEADER_BYTES];
-        self.medium.read(at, &mut bytes);
-        ChunkHeader::decode(&bytes, &self.owner, at)
-    }
-
-    fn header(&self, at: u64) -> Option<ChunkHeader> {
-        twin::newest(Self::places(at), |at| self.copy(at), |found| u64::from(found.generation))
-    }
-
     /// Replaces the header at `at`; durable at return.
     fn set(&self, at: u64, mut header: ChunkHeader) {
-        let places = Self::places(at);
-        let decode = |at| self.copy(at);
+        let places = places(at);
+        let decode = |at| copy_at(&self.medium, &self.owner, at);
         let generations = twin::generations(places, decode, |found| u64::from(found.generation));
         // What lies there may be a header of an earlier life: the new one must count.
         let last = generations.into_iter().flatten().max().unwrap_or(0);
@@ -287,10 +259,44 @@ impl Chunks {
     pub fn free(&self, extent: Extent) {
         let chunks = extent.header.chunks;
         self.set(extent.at, ChunkHeader { chunks, ..ChunkHeader::ZERO });
-        if let Some(index) = self.geometry.chunk_of(extent.at) {
-            self.release(index, u64::from(chunks));
+        self.release_run(&extent);
+    }
+
+    fn release_run(&self, run: &Extent) {
+        if let Some(index) = self.geometry.chunk_of(run.at) {
+            self.release(index, u64::from(run.header.chunks));
         }
     }
+}
+
+/// Where the copies of a header are.
+fn places(at: u64) -> [u64; 2] {
+    [at, at + LINE_BYTES]
+}
+
+fn copy_at(medium: &Medium, owner: &Owner, at: u64) -> Option<ChunkHeader> {
+    let mut bytes = [0; HEADER_BYTES];
+    medium.read(at, &mut bytes);
+    ChunkHeader::decode(&bytes, owner, at)
+}
+
+/// All runs, free or in use, in order. Changes nothing.
+pub fn runs(medium: &Medium, owner: &Owner, geometry: &Geometry) -> Result<Vec<Extent>> {
+    let (mut runs, mut index) = (Vec::new(), 0);
+    while index < geometry.chunks() {
+        let at = geometry.chunk_at(index);
+        let copy = |at| copy_at(medium, owner, at);
+        let header = twin::newest(places(at), copy, |found| u64::from(found.generation));
+        let header = header
+            .ok_or_else(|| damaged(at, "no copy of the header of a chunk matches its checksum"))?;
+        let count = u64::from(header.chunks);
+        if count == 0 || count > geometry.chunks() - index {
+            return Err(damaged(at, "a run of chunks is longer than the region"));
+        }
+        runs.push(Extent { at, bytes: count * geometry.chunk_bytes, header });
+        index += count;
+    }
+    Ok(runs)
 }
 
 /// There is no chunk to give out.

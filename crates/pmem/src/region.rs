@@ -13,7 +13,7 @@
 //! Threads: opening and closing are of one thread; the parts have rules of their own.
 
 use crate::arena::Arena;
-use crate::chunks::{ChunkKind, Chunks, Extent};
+use crate::chunks::{self, ChunkKind, Chunks, Extent};
 use crate::identity::{Circumstances, Expected, RegionIdentity};
 use crate::layout::{APPLIED_AT, CHUNK_HEADER_BYTES, IDENTITY_AT, JOURNAL_AT, Owner, ROOT_AT};
 use crate::persist::Medium;
@@ -139,6 +139,13 @@ impl Region {
             return Err(Error::new(ErrorKind::Corrupt, text));
         }
         Ok(found)
+    }
+
+    /// Numbers of the arenas of a region that was [checked](Self::checked). Changes nothing.
+    pub fn arenas_of(medium: &Medium, found: &RegionIdentity) -> Result<Vec<FileNumber>> {
+        let runs = chunks::runs(medium, &found.owner(), &found.geometry)?;
+        let arenas = runs.into_iter().filter(|run| run.header.kind == ChunkKind::Arena);
+        Ok(arenas.map(|run| FileNumber(run.header.owner)).collect())
     }
 
     fn with(medium: Medium, identity: RegionIdentity) -> Result<OpenedRegion> {

@@ -146,19 +146,20 @@ fn start(environment: &Environment, opened: OpenedFiles, index: IndexUse) -> Res
         obsolete: ObsoleteFiles::default(),
         jobs: Arc::clone(&jobs),
     });
+    let mut restored = restored(&store, &settings, access)?;
+    let (logs, floor) = (numbers_of(&files, |kind| kind == FileKind::Log), restored.log_floor);
+    let require_floor = |arenas: &[FileNumber]| require_floor(&[&logs[..], arenas].concat(), floor);
     let index = if leaving.is_behind() { IndexUse::Renew } else { index };
-    let made = (index, new_region);
-    let mut region = open_region(environment, &files, &settings, made, &mut leaving)?;
+    let wanted = (&settings, index);
+    let mut region =
+        open_region(environment, &files, wanted, new_region, &require_floor, &mut leaving)?;
     if let (Some(region), Some(of_settings)) = (&region, &mut settings.persistent_memory) {
         of_settings.is_beside_log = region.is_beside_log;
     }
-    let mut restored = restored(&store, &settings, access)?;
     require_known(&leaving.tables_of_index(), &restored.levels)?;
-    let logs = numbers_of(&files, |kind| kind == FileKind::Log);
-    let arenas = region.iter().flat_map(OpenedRegion::numbers);
-    require_floor(&logs.iter().copied().chain(arenas).collect::<Vec<_>>(), restored.log_floor)?;
+    require_floor(&region.iter().flat_map(OpenedRegion::numbers).collect::<Vec<_>>())?;
     if let Some(region) = &mut region {
-        region.keep_from(restored.log_floor, access == Access::Write);
+        region.keep_from(floor, access == Access::Write);
     }
     let totals_before = std::mem::take(&mut restored.totals);
     let shared = Shared::new(settings, environment, files, placement, cache, jobs, totals_before);
@@ -233,17 +234,21 @@ impl Parts {
         live: &[FileNumber],
         leaves_region: bool,
     ) -> Result<(Engine, bool)> {
-        let region = self.region.take();
+        let mut region = self.region.take();
         let (shared, restored) = (&self.shared, &self.restored);
         let flushed = restored.last_sequence;
         let recovered = replay_logs(shared, &self.layout, live, region.as_ref(), flushed)?;
         require_durable(&recovered.replayed, restored.durable_sequence)?;
+        if let Some(region) = &mut region {
+            region.free_unused(restored.log_floor);
+        }
         let of_store = region.as_ref().filter(|_| !leaves_region);
         let arenas = of_store.map(|region| Arc::new(Arenas::new(shared, region)));
         let has_log = arenas.as_ref().is_none_or(|arenas| arenas.is_beside_log());
         let destination = match arenas {
             Some(arenas) if !has_log => {
-                let arena = arenas.make(recovered.replayed.last_sequence.next(), 0)?;
+                let first = recovered.replayed.last_sequence.next();
+                let arena = arenas.make_fitting(first, 0)?;
                 Destination::Arena(arenas, arena)
             }
             beside => {

@@ -4,11 +4,12 @@ use crate::hooked::{Call, HookedDevices};
 use crate::support::{HOME, Machine, REGION, TIER, copy_of, settings, stepped};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use thermocline::{Db, WriteBatch};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
+use thermocline::{ByteSize, Db, Settings, WriteBatch};
 use thermocline_device::{Driver, Error, ErrorKind, MemoryDevices};
 use thermocline_foundation::random::Random;
 use thermocline_pmem::shadow::Model;
+use thermocline_pmem::{Medium, Region, RegionIdentity};
 
 const MODELS: [Model; 2] = [Model::X86, Model::Words];
 
@@ -151,7 +152,7 @@ fn an_opening_that_is_cut_off_is_repeated() {
     for calls in 0.. {
         let devices = copy_of(&killed.devices);
         let machine = Machine::of(devices.clone(), &image);
-        let left = Arc::new(std::sync::atomic::AtomicI64::new(calls));
+        let left = Arc::new(AtomicI64::new(calls));
         let counted = Arc::clone(&left);
         let hook = move |call, _: &Path, _: &str| match call {
             Call::Write | Call::Sync | Call::Rename | Call::Create | Call::Delete
@@ -172,6 +173,61 @@ fn an_opening_that_is_cut_off_is_repeated() {
             break;
         }
     }
+}
+
+fn arenas(machine: &Machine) -> usize {
+    let medium = Medium::shadowed(&machine.regions.stored(REGION));
+    let found = RegionIdentity::read(&medium).unwrap();
+    Region::arenas_of(&medium, &found).unwrap().len()
+}
+
+/// Each opening makes an arena, and its edit of the manifest fails. What is wrong when one does
+/// not.
+fn fault_after_failed_openings() -> Option<String> {
+    let machine = Machine::new();
+    // A full memtable takes an eighth of the region.
+    let settings = Settings { memory: ByteSize::mib(24), ..settings() };
+    let db = machine.environment().create(Path::new(HOME), &settings).unwrap();
+    (0..10).for_each(|number| write(&db, number));
+    let mut records = 0;
+    while db.stats().activity.frozen_memtables < 2 {
+        db.put(format!("long {records}"), long_value(records)).unwrap();
+        records += 1;
+    }
+    let mut machine = machine.killed(db);
+    assert_eq!(arenas(&machine), 3);
+    for _ in 0..20 {
+        // The first write is of what the manifest has already.
+        let left = AtomicI64::new(1);
+        let hook = move |call, _: &Path, name: &str| match call {
+            Call::Write if name.ends_with(".manifest") && left.fetch_sub(1, SeqCst) <= 0 => {
+                Err(Error::new(ErrorKind::Io, "the device is broken"))
+            }
+            _ => Ok(()),
+        };
+        let devices = HookedDevices::new(Arc::new(machine.devices.clone()), Arc::new(hook));
+        let opened = stepped(Arc::new(devices), &machine.regions).open(Path::new(HOME));
+        let error = opened.unwrap_err();
+        if !error.to_string().contains("the device is broken") {
+            return Some(format!("refused: {error}"));
+        }
+        machine = Machine::of(copy_of(&machine.devices), &machine.regions.stored(REGION));
+        assert_ne!(arenas(&machine), 3, "the opening has made one");
+    }
+    if let Some(fault) = fault(&machine, 10) {
+        return Some(fault);
+    }
+    let db = machine.open().unwrap();
+    let differs = |number: &u64| {
+        let found = db.get(format!("long {number}")).unwrap();
+        found.is_none_or(|found| found != long_value(*number))
+    };
+    (0..records).find(differs).map(|number| format!("record {number} of {records} is gone"))
+}
+
+#[test]
+fn openings_that_fail_again_and_again_do_not_fill_the_region_and_lose_nothing() {
+    assert_eq!(fault_after_failed_openings(), None);
 }
 
 /// Records that no compression makes smaller.
@@ -215,7 +271,7 @@ fn a_region_is_read_whole_where_the_tiers_have_no_room_for_it() {
 #[test]
 fn directories_without_a_region_are_written_as_before() {
     let machine = Machine::new();
-    let with_log = thermocline::Settings { persistent_memory: None, ..settings() };
+    let with_log = Settings { persistent_memory: None, ..settings() };
     let devices = MemoryDevices::new();
     let environment = stepped(Arc::new(devices.clone()), &machine.regions);
     let db = environment.create(Path::new(HOME), &with_log).unwrap();
@@ -232,10 +288,11 @@ fn planted_bugs_of_the_front_are_found() {
     use thermocline_foundation::Planted;
     use thermocline_foundation::planted::{hits, with};
     let crashes = || first_fault(3, 5);
-    let bugs: [(Planted, &dyn Fn() -> Option<String>); 3] = [
+    let bugs: [(Planted, &dyn Fn() -> Option<String>); 4] = [
         (Planted::GroupBeforeFence, &crashes),
         (Planted::GroupLineNotFlushed, &crashes),
         (Planted::ArenaFreedBeforeEdit, &fault_after_failed_edit),
+        (Planted::ArenaFreedBeforeEdit, &fault_after_failed_openings),
     ];
     for (bug, find) in bugs {
         let (found, hits) = with(bug, || (find(), hits()));

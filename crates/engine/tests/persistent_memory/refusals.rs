@@ -58,6 +58,31 @@ fn a_region_that_is_not_the_right_one_is_refused_with_the_way_out() {
     assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
 }
 
+/// A copy of the directories has the identity of the original and names the same region, which is
+/// one generation ahead of it: the original was killed in its first life since.
+#[test]
+fn a_copy_of_the_directories_is_refused_as_often_as_it_is_opened_and_the_original_goes_on() {
+    for settings in [settings(), crate::indexed::indexed()] {
+        let machine = Machine::new();
+        machine.environment().create(Path::new(HOME), &settings).unwrap().close().unwrap();
+        let devices = copy_of(&machine.devices);
+        let db = machine.open().unwrap();
+        db.put("key", "value").unwrap();
+        let machine = machine.killed(db);
+        let image = machine.regions.stored(REGION);
+        let copy = Machine { devices, regions: Arc::clone(&machine.regions) };
+        for _ in 0..3 {
+            let error = copy.open().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+            let text = error.to_string();
+            assert!(text.contains(REGION) && text.contains("a copy of the database"), "{text}");
+        }
+        assert!(machine.regions.stored(REGION) == image, "the region has changed");
+        let db = machine.open().unwrap();
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    }
+}
+
 /// A crash left the region a generation ahead of `DATABASE`, and what it had then is a region of
 /// long ago after the next opening.
 #[test]

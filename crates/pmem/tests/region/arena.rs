@@ -1,7 +1,7 @@
 //! Groups under crashes, damage and reuse.
 
 use super::support::{create, every_image, geometry, open};
-use crate::arena::{Arena, replay};
+use crate::arena::{Arena, GroupHeader, replay};
 use crate::memtable::{EncodedGroup, Found, PersistentMemtable, Write};
 use crate::region::{OpenedRegion, Region};
 use std::sync::Arc;
@@ -187,6 +187,29 @@ fn reuse_fault() -> Option<String> {
     let second = memtable(&region, 2, 1, 3000);
     write(&second, 1, &[put(b"key 1", b"")]).unwrap();
     fault(1, &region.medium().snapshot())
+}
+
+/// A flush may free the arena of a memtable whose groups are being looked at.
+#[test]
+fn groups_of_an_arena_that_is_freed_meanwhile_are_no_damage() {
+    let region = create(geometry(4)).region;
+    let arena = |number| region.create_arena(FileNumber(number), Sequence(1), 3000).unwrap();
+    let write = |arena: &Arena, payload: &[u8]| {
+        let claim = arena.claim(payload.len()).unwrap();
+        let header = GroupHeader { first: Sequence(1), count: 1, durable: Sequence(0) };
+        arena.write(&claim, &header, payload);
+    };
+    let first = arena(1);
+    write(&first, b"one");
+    let at = region.chunks().free_chunks();
+    first.verify().unwrap();
+    first.free();
+    let second = arena(2);
+    write(&second, b"another");
+    assert_eq!(region.chunks().free_chunks(), at, "it is in the same place");
+    assert!(!first.has_group() && second.has_group());
+    first.verify().unwrap();
+    second.verify().unwrap();
 }
 
 #[test]

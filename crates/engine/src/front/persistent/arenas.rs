@@ -3,9 +3,11 @@
 //! 1. An arena is made, its header durable, before the memtable before it is frozen: the manifest's
 //!    floor never names one that is not there.
 //! 2. It is freed after the edit that has its records in tables, and before a writer sees that its
-//!    memtable is flushed. So at most `MEMTABLES - 1` others are in use where one is to be made,
-//!    and the next has room unless batches were larger than an arena.
-//! 3. Numbers are those of files, and never used again.
+//!    memtable is flushed. So at most `MEMTABLES - 1` others are in use where one is to be made, but
+//!    at an opening all that there may be.
+//! 3. It has room for a full memtable. Where the region has not so many chunks in a row, and nothing
+//!    gives any back, it has less, and the next one comes earlier: an opening does not fail for it.
+//! 4. Numbers are those of files, and never used again.
 //!
 //! Threads: making is of the thread at the turnstile, freeing of the one that commits.
 
@@ -19,8 +21,8 @@ use crate::shared::Shared;
 use crate::versions::{Follower, Switch};
 use std::path::PathBuf;
 use std::sync::Arc;
-use thermocline_device::Error as DeviceError;
 use thermocline_device::tiered_files::RegionRecord;
+use thermocline_device::{Error as DeviceError, ErrorKind as DeviceErrorKind};
 use thermocline_foundation::sync::atomic::AtomicBool;
 use thermocline_foundation::{Planted, Sequence, planted};
 use thermocline_pmem::layout::CHUNK_HEADER_BYTES;
@@ -77,6 +79,22 @@ impl Arenas {
         let number = self.shared.files.take_number()?;
         let arena = self.region.create_arena(number, first, bytes.max(self.arena_bytes()));
         Ok(Arc::new(arena.map_err(|error| self.named(error))?))
+    }
+
+    /// As [`Arenas::make`]; where there are too few chunks in a row for a full memtable, with room
+    /// for less of it.
+    pub fn make_fitting(&self, first: Sequence, bytes: u64) -> Result<Arc<Arena>> {
+        let number = self.shared.files.take_number()?;
+        let mut wanted = bytes.max(self.arena_bytes());
+        loop {
+            let made = self.region.create_arena(number, first, wanted);
+            let is_refused =
+                made.as_ref().is_err_and(|error| error.kind() == DeviceErrorKind::OutOfSpace);
+            if !is_refused || wanted == bytes {
+                return Ok(Arc::new(made.map_err(|error| self.named(error))?));
+            }
+            wanted = bytes.max(wanted / 2);
+        }
     }
 
     /// Says that the region was closed in good order, in it and in `DATABASE`.
@@ -140,13 +158,18 @@ impl Persistent {
         Ok(())
     }
 
-    /// The next arena. Where the region has no room, waits for what flushes give back.
+    /// The next arena. Where the region has no room, waits for what flushes give back, and then
+    /// takes what room there is.
     fn next_arena(&self, first: Sequence, bytes: u64) -> Result<Arc<Arena>> {
+        let refused = |error: &Error| self.shared.fail_unless_refused(error);
         loop {
             let next = self.arenas.make(first, bytes);
             let is_full = next.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
-            if !is_full || self.versions.current().frozen.is_empty() {
-                return next.inspect_err(|error| self.shared.fail_unless_refused(error));
+            if !is_full {
+                return next.inspect_err(refused);
+            }
+            if self.versions.current().frozen.is_empty() {
+                return self.arenas.make_fitting(first, bytes).inspect_err(refused);
             }
             self.versions.wait_for_flushes()?;
         }

@@ -9,7 +9,9 @@
 //!    `DATABASE` follows before it goes up again. A new region begins above all that were before
 //!    it, so none of their states is ever taken for one of its own.
 //! 2. Nothing is changed, in a region and in the database, where the region is not the database's
-//!    or may lack what was stored: [`require`] is asked before all else.
+//!    or may lack what was stored: [`require`] is asked before all else. It stays as it is, too,
+//!    where it lacks the arena with which recovery must begin: a copy of the database that is
+//!    opened beside the original must not make the region newer than that knows.
 //! 3. A file that is no persistent memory holds no memtables, unless it is said to be emulated:
 //!    with the preset `indexed` it holds the index, beside a log. `DATABASE` says so. After a loss
 //!    of power it may lack what was stored last; then it is made anew, and tables wait.
@@ -63,14 +65,18 @@ pub(crate) enum IndexUse {
     Renew,
 }
 
+/// Refuses arenas without what recovery must begin with.
+pub(crate) type RequireFloor<'a> = &'a dyn Fn(&[FileNumber]) -> Result<()>;
+
 /// Opens the region of the database, or makes the one that `settings` name, of the file `new` where
 /// there is one; none where there is none, or nothing of it is to be read. `leaving` hears of an
 /// index that goes.
 pub(crate) fn open(
     environment: &Environment,
     files: &TieredFiles,
-    settings: &Settings,
-    (index, new): (IndexUse, Option<NewFile>),
+    (settings, index): (&Settings, IndexUse),
+    new: Option<NewFile>,
+    require_floor: RequireFloor<'_>,
     leaving: &mut Leaving,
 ) -> Result<Option<OpenedRegion>> {
     let wanted = settings.persistent_memory.as_ref();
@@ -80,7 +86,10 @@ pub(crate) fn open(
         }
         // Its index is of no use, and it has no memtables.
         (Some(record), _) if leaving.is_all() && driver_of(&record).1 => Ok(None),
-        (Some(record), _) => open_known(environment, files, record, (settings, index), leaving),
+        (Some(record), _) => {
+            let kept = (settings, index);
+            open_known(environment, (files, record), kept, require_floor, leaving)
+        }
         (None, Some(wanted)) if !files.is_read_only() => {
             create(environment, files, wanted, settings.preset(), new).map(Some)
         }
@@ -218,6 +227,23 @@ impl Looked {
     fn is_beside_log(&self, preset: Preset) -> Result<bool> {
         is_beside_log(self.driver, &self.now, preset, &self.record.path)
     }
+
+    /// Refuses a region with which recovery cannot begin.
+    fn require_floor(&self, require_floor: RequireFloor<'_>) -> Result<()> {
+        let named = |error: DeviceError| named(&self.record.path, error);
+        let checked = Region::checked(&self.medium, &self.expected, &self.now).map_err(named)?;
+        let arenas = Region::arenas_of(&self.medium, &checked).map_err(named)?;
+        require_floor(&arenas).map_err(|error| {
+            let text = format!(
+                "neither logs nor persistent memory at {} have that with which recovery must \
+                 begin: the end of the manifest is lost, or this is a copy of the database, and \
+                 another one has used the region since; open that one, or restore the database \
+                 from a checkpoint",
+                self.record.path.display()
+            );
+            Error::new(error.kind(), text)
+        })
+    }
 }
 
 /// The refusal of an index in no region.
@@ -270,9 +296,9 @@ pub(crate) fn require(
 
 fn open_known(
     environment: &Environment,
-    files: &TieredFiles,
-    record: RegionRecord,
+    (files, record): (&TieredFiles, RegionRecord),
     (settings, index): (&Settings, IndexUse),
+    require_floor: RequireFloor<'_>,
     leaving: &mut Leaving,
 ) -> Result<Option<OpenedRegion>> {
     let owner = (files.database(), files.instance());
@@ -287,6 +313,9 @@ fn open_known(
         Region::look(looked.medium, &looked.expected, &looked.now).map_err(named)?
     } else {
         is_beside = looked.is_beside_log(settings.preset())?;
+        if !looked.is_replaced {
+            looked.require_floor(require_floor)?;
+        }
         let generation = follow(files, record, &looked)? + 1;
         let Looked { record, medium, now, expected, found, is_replaced, .. } = looked;
         let opened = if is_replaced {
@@ -359,6 +388,19 @@ impl OpenedRegion {
         self.arenas.retain(|arena| {
             let is_kept = arena.number() >= floor;
             if !is_kept && for_writing {
+                arena.free();
+            }
+            is_kept
+        });
+    }
+
+    /// Frees arenas behind that of the `floor` which have no record: openings that were cut off
+    /// have made them, and many of these must not fill the region. All were replayed.
+    pub fn free_unused(&mut self, floor: FileNumber) {
+        self.arenas.retain(|arena| {
+            let has_records = arena.has_group() && !planted(Planted::ArenaFreedBeforeEdit);
+            let is_kept = arena.number() <= floor || has_records;
+            if !is_kept {
                 arena.free();
             }
             is_kept
