@@ -1,7 +1,8 @@
 //! The index against a map, under crashes, and with planted bugs.
 
 use super::support::{all_images, create, every_image, geometry, open};
-use crate::object::Entry;
+use crate::layout::Geometry;
+use crate::object::{Entry, KEY_BYTES_MAX};
 use crate::region::OpenedRegion;
 use crate::tree::Tree;
 use std::collections::BTreeMap;
@@ -166,6 +167,40 @@ fn an_index_has_what_a_map_has_also_after_reopening() {
         assert_eq!(tree.tables(), []);
         tree.check().unwrap();
     }
+}
+
+/// They differ in their last two bytes, and short ones are prefixes of all others.
+#[test]
+fn the_longest_keys_and_the_empty_one_are_found_either_way() {
+    let opened = create(Geometry::of(32 << 20));
+    let prefix = vec![b'p'; KEY_BYTES_MAX - 2];
+    let longest = |number: u16| [&prefix[..], &(number * 257 % 1000).to_be_bytes()].concat();
+    let short = [0, 1, prefix.len() - 1, prefix.len(), prefix.len() + 1];
+    let short = short.map(|bytes| vec![b'p'; bytes]);
+    let mut random = Random::new(7);
+    let keys = (0..60).map(longest).chain(short);
+    let mut keys: Vec<_> = keys.map(|key| (random.below(1000), key)).collect();
+    keys.sort();
+    let tree = tree_of(&opened).unwrap();
+    let mut model = Model::default();
+    for (table, keys) in (1..).zip(keys.chunks(20)) {
+        let records: Map = keys.iter().map(|(_, key)| (key.clone(), entry(table, table))).collect();
+        let records: Vec<_> = records.into_iter().collect();
+        tree.enter((FileNumber(table), records.len() as u64), &records, true).unwrap();
+        model.enter(&records);
+    }
+    assert_eq!((model.map.len(), model.fault(&tree)), (65, None));
+    let opened = open(&opened.region.medium().snapshot()).unwrap();
+    let tree = tree_of(&opened).unwrap();
+    let half: Vec<_> = keys.iter().step_by(2).map(|(_, key)| key.clone()).collect();
+    let mut gone: Vec<_> = half.iter().map(|key| (key.clone(), model.map[key].trailer)).collect();
+    gone.sort();
+    tree.remove(&gone).unwrap();
+    model.remove(&gone);
+    assert_eq!(model.fault(&tree), None);
+    let gone: Vec<_> = model.map.iter().map(|(key, entry)| (key.clone(), entry.trailer)).collect();
+    tree.remove(&gone).unwrap();
+    assert_eq!((tree.counts().nodes, tree.counts().objects), (1, 0), "nothing is left over");
 }
 
 #[test]
