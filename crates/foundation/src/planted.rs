@@ -398,6 +398,9 @@ bugs! {
     /// Index · the entry of a tombstone that a merge drops goes before the edits of the merge: the
     /// key comes back · a merge whose edit fails, another opening, a merge of some tables.
     TombstoneEntryRemovedEarly,
+    /// Index · where there is no room the tombstone of a key gets no entry although a table that
+    /// waits has something older: the key comes back · a full index, long keys, deletes.
+    WaitingRecordsNotSought,
     /// Index · a look-up takes the tables that wait after it has asked the index: what was entered
     /// between the two is missed · only schedules show it
     /// (`crates/engine/tests/schedules/indexed.rs`).

@@ -78,7 +78,7 @@ const FOUND_BY_REPAIRS: [Planted; 6] = [
 
 /// Bugs of the region of persistent memory, which no store here has; the tests of `crates/pmem`
 /// find them, schedules of it, `crates/engine/tests/persistent_memory`, and `tests/region.rs`.
-const FOUND_BY_PMEM: [Planted; 19] = [
+const FOUND_BY_PMEM: [Planted; 20] = [
     Planted::ArenaFreedBeforeEdit,
     Planted::GroupBeforeFence,
     Planted::GroupLineNotFlushed,
@@ -93,6 +93,7 @@ const FOUND_BY_PMEM: [Planted; 19] = [
     Planted::TableDroppedWithEntries,
     Planted::TombstoneDroppedWithOlder,
     Planted::TombstoneEntryRemovedEarly,
+    Planted::WaitingRecordsNotSought,
     Planted::LiveCountOutsideRun,
     Planted::ReaderIgnoresSplit,
     Planted::OtherBootBelieved,

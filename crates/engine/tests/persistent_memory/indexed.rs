@@ -1,6 +1,7 @@
 //! The preset `indexed`: one level of tables and an index of their newest records in the region.
 
 use crate::hooked::{Call, HookedDevices};
+use crate::rebuild::{long_key, put_until_full};
 use crate::regions::ShadowRegions;
 use crate::support::{HOME, Machine, REGION, TIER, settings, stepped};
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ use thermocline_device::Error;
 #[cfg(feature = "planted-bugs")]
 use thermocline_foundation::Planted;
 use thermocline_foundation::random::Random;
+use thermocline_pmem::chunks::{ChunkKind, runs};
+use thermocline_pmem::{Medium, RegionIdentity};
 
 pub type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -401,6 +404,61 @@ fn fill_and_make_room(lengths: u64, most: u64) {
     all_are_found(&db, number / 2);
 }
 
+/// Puts until the index takes nothing more and has all that there is; how many records these are.
+fn fill(db: &Db) -> u64 {
+    let mut full = 0;
+    loop {
+        let more = put_until_full(db, full, 60_000);
+        assert!(more < 60_000, "the region takes more than it has");
+        db.flush().unwrap();
+        db.settle().unwrap();
+        if more == std::mem::replace(&mut full, more) {
+            return full;
+        }
+    }
+}
+
+/// Bytes of free chunks in a row at the most.
+fn longest_free_bytes(machine: &Machine) -> u64 {
+    let medium = Medium::shadowed(&machine.regions.stored(REGION));
+    let found = RegionIdentity::read(&medium).unwrap();
+    let runs = runs(&medium, &found.owner(), &found.geometry).unwrap();
+    let rows = runs.chunk_by(|a, b| a.header.kind == b.header.kind);
+    let free = rows.filter(|row| row[0].header.kind == ChunkKind::Free);
+    free.map(|row| row.iter().map(|run| run.bytes).sum()).max().unwrap_or(0)
+}
+
+/// The index has what it may take, the memtables of the life before are not flushed yet, and there
+/// are not so many chunks in a row as another one takes.
+#[test]
+fn a_full_region_is_opened_after_a_kill_with_all_its_memtables_in_use() {
+    let machine = Machine::new();
+    // A full memtable takes an eighth of the region, and one more than there may be has no room in
+    // the half that is left to them.
+    let settings = Settings {
+        persistent_memory: Some(PersistentMemory::new(REGION, ByteSize::mib(40))),
+        memory: ByteSize::mib(60),
+        ..indexed()
+    };
+    let db = machine.environment().create(Path::new(HOME), &settings).unwrap();
+    let full = fill(&db);
+    while db.stats().activity.frozen_memtables < 2 {
+        db.delete(long_key(0)).unwrap();
+    }
+    let machine = machine.killed(db);
+    assert!(longest_free_bytes(&machine) < 5 << 20, "there is room for a memtable");
+    let db = machine.open().unwrap();
+    for number in 1..full {
+        let found = db.get(long_key(number)).unwrap();
+        assert_eq!(found.as_deref(), Some(&number.to_le_bytes()[..]), "{number}");
+    }
+    (1..full / 2).for_each(|number| db.delete(long_key(number)).unwrap());
+    db.flush().unwrap();
+    db.settle().unwrap();
+    assert!(!index(&db).is_full, "{:?}", index(&db));
+    db.put(long_key(0), "1").unwrap();
+}
+
 /// How many of these keys have not the value that they should have; none where all have.
 fn other_values(db: &Db, state: &State, numbers: std::ops::Range<u64>) -> Option<String> {
     let differs = |number: &u64| {
@@ -409,6 +467,78 @@ fn other_values(db: &Db, state: &State, numbers: std::ops::Range<u64>) -> Option
     };
     let wrong = numbers.filter(differs).count();
     (wrong > 0).then(|| format!("{wrong} keys have another value"))
+}
+
+/// Keys that are not there are deleted beside those that are, until the index has no room for the
+/// tombstones of the former.
+#[test]
+fn deletes_of_keys_that_are_not_there_do_not_keep_others_from_making_room() {
+    let machine = Machine::new();
+    let settings = Settings { memory: ByteSize::mib(24), ..indexed() };
+    let db = machine.environment().create(Path::new(HOME), &settings).unwrap();
+    let full = fill(&db);
+    for number in 0..full / 2 {
+        db.delete(long_key(number)).unwrap();
+        db.delete([long_key(number), b"absent".to_vec()].concat()).unwrap();
+    }
+    db.flush().unwrap();
+    db.settle().unwrap();
+    assert!(!index(&db).is_full, "{:?}", index(&db));
+    db.put("a", "1").unwrap();
+    db.delete("a").unwrap();
+    let all_are_found = |db: &Db| {
+        for number in 0..full {
+            let found = db.get(long_key(number)).unwrap();
+            let value = (number >= full / 2).then(|| number.to_le_bytes().to_vec());
+            assert_eq!(found.map(|found| found.to_vec()), value, "{number}");
+        }
+        assert_eq!(db.scan().into_iter().map(Result::unwrap).count() as u64, full - full / 2);
+        assert!(db.verify(&mut |_| {}).unwrap().is_ok());
+    };
+    all_are_found(&db);
+    db.compact_range(None, None, &mut |_| {}).unwrap();
+    all_are_found(&machine.killed(db).open().unwrap());
+}
+
+/// A key that takes a chunk of the region.
+fn longest_key(number: u64) -> Vec<u8> {
+    [key(number), vec![b'l'; 65_000]].concat()
+}
+
+/// What the index has no room for waits, and is deleted; what is wrong then.
+fn fault_after_deletes_of_what_waits() -> Option<String> {
+    const KEYS: u64 = 60;
+    let machine = Machine::new();
+    let settings = Settings { memory: ByteSize::mib(24), ..indexed() };
+    let db = machine.environment().create(Path::new(HOME), &settings).unwrap();
+    let full = fill(&db);
+    // Room for as many keys, but not for such long ones.
+    (0..full / 2).for_each(|number| db.delete(long_key(number)).unwrap());
+    db.flush().unwrap();
+    db.settle().unwrap();
+    for number in 0..KEYS {
+        db.put(longest_key(number), "value").unwrap();
+    }
+    db.flush().unwrap();
+    db.settle().unwrap();
+    assert!(index(&db).waiting_tables > 0, "{:?}", index(&db));
+    (0..KEYS).for_each(|number| db.delete(longest_key(number)).unwrap());
+    db.flush().unwrap();
+    db.settle().unwrap();
+    let are_there = (0..KEYS).filter(|number| db.get(longest_key(*number)).unwrap().is_some());
+    let count = are_there.count();
+    (count > 0).then(|| format!("{count} keys are back"))
+}
+
+#[test]
+fn what_is_deleted_while_it_waits_stays_deleted() {
+    assert_eq!(fault_after_deletes_of_what_waits(), None);
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn planted_tombstones_that_waiting_records_are_not_sought_for_are_found() {
+    is_found(Planted::WaitingRecordsNotSought, fault_after_deletes_of_what_waits);
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -201,9 +201,8 @@ impl Tree {
     pub fn release(&self, tombstones: &[(Vec<u8>, u64)]) -> Result<()> {
         let mut rest = tombstones;
         while !rest.is_empty() {
-            let release = |plan: &mut Plan<'_>, (key, trailer): &(Vec<u8>, u64)| {
-                plan.enter(key, &Entry { trailer: *trailer, ..Entry::default() })
-            };
+            let release =
+                |plan: &mut Plan<'_>, (key, trailer): &(Vec<u8>, u64)| plan.release(key, *trailer);
             let keys = self.run(|plan, lines_max| fill(plan, rest, lines_max, release))?;
             rest = &rest[keys..];
         }

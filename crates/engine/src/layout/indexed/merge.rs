@@ -72,7 +72,10 @@ impl Beside for Others {
                 && !self.inputs.contains(&table.meta.number)
                 && table.may_have(key, hash)
         };
-        let hides = || self.levels.tables().any(|it| may_be_older(&it));
+        // Of a key that the index lacks no table that was entered has anything older, and none that
+        // waits has, or its tombstone would have an entry (`locator/index/entering.rs`).
+        let is_known = || !matches!(self.index.entered(key), Ok(None));
+        let hides = || self.levels.tables().any(|it| may_be_older(&it)) && is_known();
         if dropped.len() >= DROPPED_MAX || (hides() && !planted(Planted::TombstoneDroppedWithOlder))
         {
             return false;

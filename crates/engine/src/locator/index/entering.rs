@@ -3,6 +3,10 @@
 //!
 //! A step is a few runs of the tree, each of which is durable as a whole. What is not finished is
 //! begun anew, and changes nothing twice.
+//!
+//! Where there is no room tombstones that hide nothing do without an entry: those of keys of which
+//! neither the index nor another table that waits has anything. So deletes of keys that are not
+//! there do not keep those from making room that are. The merge of their table drops them.
 
 use super::TableIndex;
 use crate::error::Result;
@@ -14,7 +18,9 @@ use std::sync::Arc;
 use thermocline_device::ErrorKind as DeviceErrorKind;
 use thermocline_foundation::{FileNumber, Planted, planted};
 use thermocline_pmem::Entry;
-use thermocline_table::{BlockAddress, ReadAhead, TableIterator, TableReader, Trailer};
+use thermocline_table::{
+    BlockAddress, ReadAhead, RecordKind, TableIterator, TableReader, Trailer, key_hash,
+};
 
 /// Keys and bytes of keys of a step at most: some runs.
 const STEP_KEYS: usize = 256;
@@ -22,6 +28,16 @@ const STEP_KEY_BYTES: usize = 256 << 10;
 
 /// Keys, ascending, and their entries.
 type Records = Vec<(Vec<u8>, Entry)>;
+
+/// What a step enters.
+#[derive(Debug, Default)]
+struct Gathered {
+    /// The newest record of each key.
+    records: Records,
+    /// For each of them, whether the tables have no other of its key.
+    are_alone: Vec<bool>,
+    is_last: bool,
+}
 
 /// Tables on their way into the index.
 #[derive(Debug)]
@@ -65,11 +81,16 @@ impl Entering {
         for source in &mut self.sources {
             source.open(window_bytes)?;
         }
-        let (records, is_last) = self.gather()?;
+        let gathered = self.gather()?;
+        let is_last = gathered.is_last;
         let metas = self.sources.iter().map(|source| &source.table.meta);
         let tables: Vec<_> = metas.map(|meta| (meta.number, meta.entries)).collect();
-        let entered = self.index.tree.enter_all(&tables, &records, is_last);
-        if entered.as_ref().is_err_and(|error| error.kind() == DeviceErrorKind::OutOfSpace) {
+        let mut entered = self.index.tree.enter_all(&tables, &gathered.records, is_last);
+        if is_without_room(&entered) {
+            let needed = self.without_idle(gathered)?;
+            entered = self.index.tree.enter_all(&tables, &needed, is_last);
+        }
+        if is_without_room(&entered) {
             self.index.note_refusal(tables.iter().map(|(number, _)| *number));
         }
         entered.map_err(|error| self.index.named(&error))?;
@@ -81,30 +102,66 @@ impl Entering {
         Ok(Step::Done)
     }
 
-    /// The next records, and whether they are the last.
-    fn gather(&mut self) -> Result<(Records, bool)> {
-        let (mut records, mut bytes) = (Records::new(), 0);
-        while records.len() < STEP_KEYS && bytes < STEP_KEY_BYTES {
+    /// The next records.
+    fn gather(&mut self) -> Result<Gathered> {
+        let (mut gathered, mut bytes) = (Gathered::default(), 0);
+        while gathered.records.len() < STEP_KEYS && bytes < STEP_KEY_BYTES {
             let Some(key) = self.sources.iter().filter_map(Source::key).min() else { break };
             let key = key.to_vec();
-            let mut newest: Option<Entry> = None;
+            let (mut newest, mut versions): (Option<Entry>, _) = (None, 0);
             for source in &mut self.sources {
                 // Of a key the newest version comes first.
                 while source.key() == Some(&key[..]) {
                     let entry = source.entry()?;
                     newest = newest.into_iter().chain(entry).max_by_key(|entry| entry.trailer);
+                    versions += 1;
                     source.advance()?;
                 }
             }
             bytes += key.len();
-            records.extend(newest.map(|entry| (key, entry)));
+            if let Some(entry) = newest {
+                gathered.records.push((key, entry));
+                gathered.are_alone.push(versions == 1);
+            }
         }
-        let is_last = self.sources.iter().all(|source| source.key().is_none());
-        if is_last && planted(Planted::LastRecordNotEntered) {
-            records.pop();
+        gathered.is_last = self.sources.iter().all(|source| source.key().is_none());
+        if gathered.is_last && planted(Planted::LastRecordNotEntered) {
+            gathered.records.pop();
         }
-        Ok((records, is_last))
+        Ok(gathered)
     }
+
+    /// The records without tombstones that hide nothing. What is older than one is in a table that
+    /// waits, or the index knows its key; nothing older comes later.
+    fn without_idle(&self, gathered: Gathered) -> Result<Records> {
+        // Before the index is asked: what stops waiting is in it by then.
+        let tables = self.index.tables.load();
+        let is_own = |number| self.sources.iter().any(|it| it.table.meta.number == number);
+        let others = tables.waiting.iter().filter(|table| !is_own(table.meta.number));
+        let others: Vec<_> =
+            others.filter(|_| !planted(Planted::WaitingRecordsNotSought)).collect();
+        let mut needed = Records::new();
+        for ((key, entry), is_alone) in gathered.records.into_iter().zip(gathered.are_alone) {
+            let (trailer, hash) = (self.index.trailer(&entry)?, key_hash(&key));
+            let may_be_older = |table: &&Arc<Table>| {
+                table.meta.smallest_sequence < trailer.sequence()
+                    && table.meta.overlaps(Some(&key), Some(&key))
+                    && table.may_have(&key, hash)
+            };
+            let is_idle = is_alone
+                && trailer.kind() == RecordKind::Delete
+                && self.index.entered(&key)?.is_none()
+                && !others.iter().any(may_be_older);
+            if !is_idle {
+                needed.push((key, entry));
+            }
+        }
+        Ok(needed)
+    }
+}
+
+fn is_without_room<T>(entered: &thermocline_device::Result<T>) -> bool {
+    entered.as_ref().is_err_and(|error| error.kind() == DeviceErrorKind::OutOfSpace)
 }
 
 impl Source {
