@@ -3,10 +3,11 @@
 //! 1. An arena is made, its header durable, before the memtable before it is frozen: the manifest's
 //!    floor never names one that is not there.
 //! 2. It is freed after the edit that has its records in tables, and before a writer sees that its
-//!    memtable is flushed. So at most `MEMTABLES - 1` others are in use where one is to be made, but
-//!    at an opening all that there may be.
-//! 3. It has room for a full memtable. Where the region has not so many chunks in a row, and nothing
-//!    gives any back, it has less, and the next one comes earlier: an opening does not fail for it.
+//!    memtable is flushed. So at most `MEMTABLES - 1` others are in use where one is to be made,
+//!    but at an opening all that there may be.
+//! 3. It has room for a full memtable. Where the region has not so many chunks in a row, and
+//!    nothing gives any back, it has less, and the next one comes earlier: an opening does not fail
+//!    for it.
 //! 4. Numbers are those of files, and never used again.
 //!
 //! Threads: making is of the thread at the turnstile, freeing of the one that commits.
