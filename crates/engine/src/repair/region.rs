@@ -10,7 +10,7 @@
 //! 1. What memtables of the region had that no table has is lost with it. That is said first.
 //! 2. The manifest comes before `DATABASE`: where a crash comes between, it is done again.
 //! 3. The tables wait for the new index and are searched meanwhile, so it may be filled later.
-//! 4. A region that somebody else has open, that these permissions do not show or that a newer
+//! 4. A region that another process has open, that these permissions do not show or that a newer
 //!    version wrote is not lost: it is refused, and not given up.
 //!
 //! Threads: the caller's.

@@ -295,23 +295,6 @@ impl<'a> Plan<'a> {
         self.count_live(entry.table, 1)
     }
 
-    /// Has the entry of `key` name no table if it has this trailer.
-    pub fn release(&mut self, key: &[u8], trailer: u64) -> Result<()> {
-        let found = self.entry_of(key)?.filter(|found| found.trailer == trailer);
-        let released = Entry { trailer, ..Entry::default() };
-        found.map_or(Ok(()), |_| self.enter(key, &released))
-    }
-
-    fn entry_of(&self, key: &[u8]) -> Result<Option<Entry>> {
-        if self.root.node == 0 {
-            return Ok(None);
-        }
-        let path = self.path(key)?;
-        let leaf = self.node(path[path.len() - 1].at)?;
-        let (index, is_equal) = self.search(&leaf, key)?;
-        is_equal.then(|| self.object(leaf.slot(index).offset).map(|it| it.entry)).transpose()
-    }
-
     /// The leaf of `key`, which is not full.
     fn leaf_with_room(&mut self, key: &[u8]) -> Result<u64> {
         if let Some(last) = &mut self.last
