@@ -15,7 +15,7 @@ pub struct FastCacheStats {
     pub used_bytes: u64,
     /// Files.
     pub files: u64,
-    /// Blocks that are found.
+    /// Blocks that are found; of many about so many, as a part of them is counted.
     pub blocks: u64,
     /// Memory of its look-up and admission, in bytes.
     pub memory_bytes: u64,
