@@ -33,6 +33,7 @@ seed cache_lives $crates/device/tests/golden/cache-lives-v1.txt
 seed tier_identity $crates/device/tests/golden/tier-identity-v1.bin
 seed home $crates/device/tests/golden/database-home-v1.toml
 seed home $crates/device/tests/golden/database-home-v2.toml
+seed home $crates/device/tests/golden/database-home-cache-v1.toml
 seed home $crates/device/tests/golden/database-home-changing-v1.toml
 seed names_home $crates/device/tests/golden/names-home-v1.toml
 seed tier_profile $crates/device/tests/golden/tier-profile-v1.toml

@@ -62,8 +62,8 @@ pub use placement::{ByLevel, FileInfo, FillFirst, Placement, PlacementChoice, Ti
 pub use profile::{Curve, DeviceProfile, TierProfile};
 pub use tier::{Tier, TierIndex, TierSpec, TrafficTotals};
 pub use tiered_files::{
-    CAPACITY_OF_DEVICE, Devices, MapRebuild, MemoryDevices, Spared, SystemDevices, TierChange,
-    TierUsage, TieredFiles, shortfall,
+    CAPACITY_OF_DEVICE, Devices, GivesWay, MapRebuild, MemoryDevices, Spared, SystemDevices,
+    TierChange, TierUsage, TieredFiles, shortfall,
 };
 
 #[cfg(all(test, shuttle))]

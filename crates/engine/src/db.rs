@@ -354,9 +354,10 @@ impl Db {
 
     /// Deletes the copies of blocks that the cache on tier 0 has, if there is one. Nothing else
     /// changes: blocks are read from their tables.
+    ///
+    /// Errors: `ReadOnly` where the database was opened for reading only; why writing has stopped.
     pub fn clear_fast_cache(&self) -> Result<()> {
-        self.ours()?.clear_fast_cache();
-        Ok(())
+        self.ours()?.clear_fast_cache()
     }
 
     /// What the cache of blocks on tier 0 was asked for since opening, in order: blocks that memory

@@ -424,8 +424,9 @@ bugs! {
     /// block cache; reads.
     CachedBlockNotVerified,
     /// Cache of another copy believed · a file of the block cache that a checkpoint's original
-    /// sealed is adopted: both have given a number to different tables · writes to both, the
-    /// original's file in the checkpoint, reopening, reads.
+    /// sealed is adopted, or one of a list that is not of the database's past: both have given a
+    /// number to different tables · writes to both, the original's file in the checkpoint or that
+    /// of an older backup in a newer one, reopening, reads.
     CacheOfOtherInstanceAdopted,
     /// Cache of an abandoned future believed · a file of the block cache that is newer than the
     /// database is adopted · restore of older files, writes, reopening, reads.

@@ -56,6 +56,12 @@ impl WriteBudget {
         }
     }
 
+    /// The same with nothing to spend yet: for what has had its burst.
+    #[must_use]
+    pub fn emptied(self) -> Self {
+        Self { tokens: 0.0, ..self }
+    }
+
     /// Whether `bytes` may be written now, beside what is promised.
     pub fn allows(&self, bytes: u64, now_ns: u64) -> bool {
         self.left_at(now_ns) >= self.needed(bytes)

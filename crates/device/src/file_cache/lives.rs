@@ -14,7 +14,9 @@
 //!    numbers that are not below those that the file was sealed with. A life ends where the next
 //!    begins: what came later belongs to a future that is not this one's.
 //! 2. A list that is not whole is none: then no file counts.
-//! 3. The newest [`LIVES_MAX`] lives are kept.
+//! 3. The database names the newest life of its past, in a file that every copy of it has: a list
+//!    without that life is of another past, and what is behind it of another future.
+//! 4. The newest [`LIVES_MAX`] lives are kept.
 
 use super::sealed::Seal;
 use std::fmt::Write as _;
@@ -92,6 +94,14 @@ impl CacheLives {
         &self.lives
     }
 
+    /// Keeps the lives up to `last`, that of the opening that the database says had a cache last.
+    /// Those behind are of a future that was abandoned. Where the list does not have it, it is that
+    /// of another past: a restore left it in place.
+    pub fn end_with(&mut self, last: Option<u64>) {
+        let at = self.lives.iter().rposition(|life| Some(life.life) == last);
+        self.lives.truncate(at.map_or(0, |at| at + 1));
+    }
+
     /// Begins `life`, with which all others end. Those of its generation and later ones are of a
     /// future that was abandoned.
     pub fn begin(&mut self, life: CacheLife) {
@@ -145,6 +155,24 @@ mod tests {
         lives.begin(life(5, 0xD, 90));
         assert_eq!(lives.lives(), [life(3, 0xA, 10), life(5, 0xD, 90)]);
         assert!(!lives.count(&seal(5, 0xB, 100)) && lives.count(&seal(3, 0xA, 90)));
+    }
+
+    #[test]
+    fn a_list_that_a_restore_left_counts_up_to_the_life_that_the_database_names() {
+        let mut list = CacheLives::default();
+        let [old, left, new] = [life(3, 0xA, 10), life(5, 0xB, 100), life(9, 0xC, 200)];
+        for life in [old, left, new] {
+            list.begin(life);
+        }
+        let ended_with = |last| {
+            let mut list = list.clone();
+            list.end_with(last);
+            list.lives().to_vec()
+        };
+        assert_eq!(ended_with(Some(0xC)), [old, left, new]);
+        assert_eq!(ended_with(Some(0xB)), [old, left]);
+        assert_eq!(ended_with(Some(0xD)), [], "it has lived elsewhere since");
+        assert_eq!(ended_with(None), [], "it never had a cache");
     }
 
     #[test]

@@ -72,6 +72,7 @@ impl Names {
             closed: BTreeMap::new(),
             region: None,
             left: None,
+            cache_life: None,
         };
         let made = sync_site("names/creation", || make(&*devices, &path, &*own, &home));
         drop((lock, own));

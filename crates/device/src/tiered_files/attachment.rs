@@ -72,6 +72,25 @@ impl TieredFiles {
         sync_site("settings", replace)
     }
 
+    /// The life of the opening that last had a cache of copies, as `DATABASE` has it: none where
+    /// there was none.
+    pub fn cache_life(&self) -> Option<u64> {
+        *self.cache_life.lock()
+    }
+
+    /// Has `DATABASE` name the life of this opening, which has a cache of copies, durably.
+    pub fn set_cache_life(&self, life: u64) -> Result<()> {
+        self.require_writable()?;
+        let generation = self.generation();
+        let home = Home {
+            cache_life: Some(life),
+            ..self.home_as(generation, self.closed_extents.clone(), self.region())
+        };
+        sync_site("home", || home.write(&**self.home_driver(), self.home()))?;
+        *self.cache_life.lock() = home.cache_life;
+        Ok(())
+    }
+
     /// As [`TieredFiles::write_home_file`] without a sync, for what is of use only while the
     /// database is open: a power cut may leave the old text, the new one, or a part, and the next
     /// opening removes it. `name` begins with `live-`.

@@ -89,8 +89,10 @@ impl TieredFiles {
         let mut taken = Vec::new();
         let made = take_all(devices, &home_path, &tiers, texts, &mut taken).and_then(|locks| {
             let instance = InstanceId::drawn(|| devices.entropy());
-            let (closed, region, left) = (BTreeMap::new(), None, None);
-            let home = Home { database, instance, generation: 1, tiers, closed, region, left };
+            let (closed, region, left, cache_life) = (BTreeMap::new(), None, None, None);
+            let generation = 1;
+            let home =
+                Home { database, instance, generation, tiers, closed, region, left, cache_life };
             let open_files = Arc::new(OpenFiles::new(devices.descriptor_limit(), false));
             make(home, home_path, &taken, (locks, open_files), texts, fill)
         });

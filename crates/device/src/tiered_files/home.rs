@@ -11,6 +11,9 @@
 //! 5. Closing records how far the journals went: one that lost its end looks like that of an
 //!    earlier moment, and only another file can tell.
 //!
+//! 6. It names the life of the opening that last had a cache of copies: a list of lives
+//!    (`file_cache/lives.rs`) and files that a restore left in place are held against it.
+//!
 //! Threads: the owner of the home's lock.
 
 use crate::checksum_line::{self, Toml};
@@ -58,6 +61,8 @@ pub struct Home {
     pub region: Option<RegionRecord>,
     /// The tier that goes, whose directory is to be emptied: in `CHANGING` alone.
     pub left: Option<TierSpec>,
+    /// The life of the opening that last had a cache of copies; none where there was none.
+    pub cache_life: Option<u64>,
 }
 
 /// What `DATABASE` says of the region of persistent memory (docs/formats/region.md).
@@ -82,6 +87,8 @@ struct Text {
     database: String,
     instance: String,
     generation: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cache_life: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     closed: BTreeMap<String, Extent>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -171,6 +178,7 @@ impl Home {
             database: self.database.to_string(),
             instance: self.instance.to_string(),
             generation: self.generation,
+            cache_life: self.cache_life.map(|life| format!("{life:016x}")),
             closed: self.closed.clone(),
             region,
             left: self.left.as_ref().map(tier_text).transpose()?,
@@ -211,6 +219,8 @@ impl Home {
             closed: text.closed,
             region,
             left: text.left.map(|tier| tier.resolve(path)),
+            // Without one a cache starts cold.
+            cache_life: text.cache_life.and_then(|life| u64::from_str_radix(&life, 16).ok()),
         })
     }
 }

@@ -45,6 +45,7 @@ pub use devices::{Devices, MemoryDevices};
 pub(crate) use generations::{check_generations, raise_after_crash, write_generation};
 pub use home::{FILE_NAME as HOME_FILE_NAME, Home, RegionRecord};
 pub use map_rebuild::MapRebuild;
+pub use new_file::GivesWay;
 pub(crate) use opening::{Found, LOCK_NAME, absolute, check_identity, has_file, open_tier, refuse};
 pub use reshape::{Copied, Spared, TierChange};
 pub use system::SystemDevices;
@@ -66,8 +67,8 @@ use crate::tier::{Tier, TierIndex, TierSpec, TrafficTotals};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use thermocline_foundation::sync::{Mutex, OnceLock};
 use thermocline_foundation::threads::catch_panic;
 use thermocline_foundation::{
     ByteSize, Clock, DatabaseId, FileNumber, Planted, planted, sync_site,
@@ -97,10 +98,14 @@ pub struct TieredFiles {
     closed_extents: BTreeMap<String, Extent>,
     /// The region of persistent memory that `DATABASE` has.
     region: Mutex<Option<RegionRecord>>,
+    /// The life of the opening that last had a cache of copies, as `DATABASE` has it.
+    cache_life: Mutex<Option<u64>>,
     read_only: bool,
     closed: AtomicBool,
     /// The opening has ended a change of the tiers that was cut off.
     has_ended_change: bool,
+    /// Whose files on tier 0 make room for those of others.
+    gives_way: OnceLock<Weak<dyn GivesWay>>,
     owner: OwnerProcess,
     /// Hold the directories until the namespace is dropped.
     locks: Mutex<Vec<Box<dyn DirectoryLock>>>,
@@ -437,6 +442,10 @@ impl TieredFiles {
             // Those that have the file read on: without its name it could not be opened again.
             match open.upgrade().map_or(Ok(()), |file| file.keep_open()) {
                 Ok(()) => self.unlink(number, kind, tier, bytes),
+                // What a cache had is read elsewhere; its bytes count no more, so they must go.
+                Err(_) if kind.keeping() == Keeping::Cache => {
+                    self.unlink(number, kind, tier, bytes);
+                }
                 Err(error) => {
                     tracing::warn!(%error, "a deleted file that is read stays until reopening");
                 }

@@ -6,25 +6,40 @@
 //!    tier.
 //! 2. "No tier has room" is said of tiers that are full by their capacities, and of those whose
 //!    devices have refused this very file.
-//! 3. A tier whose device has refused anything is asked for the whole of a file before the file is
+//! 3. Copies on tier 0 that nothing needs leave for a file that finds no room on any tier
+//!    ([`GivesWay`]).
+//! 4. A tier whose device has refused anything is asked for the whole of a file before the file is
 //!    written to, and so is each tier for what cannot be written twice. For what a table comes to
 //!    beyond that it is asked again (`promises.rs`).
 //!
 //! Threads: shared freely.
 
 use super::{Entry, TieredFiles, file_name, is_table, may_be_closed};
-use crate::context::{FileContext, FileKind, Origin};
+use crate::context::{FileContext, FileKind, Keeping, Origin};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{File, Location};
 use crate::file_map::FileMap;
-use crate::placement::TierState;
+use crate::placement::{TierState, WATERMARK_PERCENT};
 use crate::tier::TierIndex;
-use std::sync::Arc;
-use std::sync::Weak;
+use std::fmt::Debug;
+use std::sync::{Arc, Weak};
 use thermocline_foundation::sync::atomic::AtomicU64;
 use thermocline_foundation::{ByteSize, FileNumber};
 
+/// Keeps copies on tier 0, in files of [`Keeping::Cache`].
+pub trait GivesWay: Debug + Send + Sync {
+    /// Deletes files of so many bytes at least, as far as there are any; false where nothing has
+    /// left. Called with no lock of the namespace held.
+    fn leave(&self, bytes: u64) -> bool;
+}
+
 impl TieredFiles {
+    /// From now on a file that finds no room on any tier gets that of `copies`. Only the first call
+    /// counts.
+    pub fn set_giving_way(&self, copies: Weak<dyn GivesWay>) {
+        self.gives_way.get_or_init(|| copies);
+    }
+
     /// Makes a new file on the tier that placement names. It is not published: a crash removes it.
     /// Its `expected_bytes` count as used until it is.
     ///
@@ -48,7 +63,15 @@ impl TieredFiles {
         let mut asked = Vec::new();
         loop {
             let number = self.with_map(FileMap::allocate_number)?;
-            let (tier, extent) = self.reserve(number, context, expected_bytes, &asked)?;
+            let reserve = || self.reserve(number, context, expected_bytes, &asked);
+            let (tier, extent) = loop {
+                match reserve() {
+                    Err(error)
+                        if error.kind() == ErrorKind::OutOfSpace
+                            && self.copies_leave(context, expected_bytes, &asked) => {}
+                    reserved => break reserved?,
+                }
+            };
             let begun = self.create_on(tier, number, context, extent).and_then(|file| {
                 self.ask_for_room(&file, expected_bytes, context.origin == Origin::Ingest)?;
                 let begun = begin(&file)?;
@@ -110,6 +133,46 @@ impl TieredFiles {
             self.unlink(number, kind, tier, 0);
         }
         if error.kind() == ErrorKind::OutOfSpace { Ok(()) } else { Err(error.clone()) }
+    }
+
+    /// Has copies on tier 0 leave for a file that finds no room. False where there are none, or
+    /// where it would find none without them either.
+    fn copies_leave(&self, context: FileContext, expected_bytes: u64, asked: &[TierIndex]) -> bool {
+        if context.kind.keeping() == Keeping::Cache {
+            return false;
+        }
+        let (mut tiers, copies_bytes) = self.with_state(|state| {
+            let copies = state.values().filter(|entry| entry.kind.keeping() == Keeping::Cache);
+            (self.tier_states(state), copies.map(Entry::bytes).sum::<u64>())
+        });
+        asked.iter().for_each(|tier| tiers[tier.position()].is_refused = true);
+        let wanted_bytes = tiers[0].used_bytes.saturating_add(expected_bytes);
+        tiers[0].remove(FileKind::BlockCache, copies_bytes);
+        if self.placement.place(context, expected_bytes, &tiers) != Some(TierIndex(0)) {
+            return false;
+        }
+        let Some(copies) = self.gives_way.get().and_then(Weak::upgrade) else {
+            return self.delete_left_copies();
+        };
+        let capacity_bytes = u128::from(tiers[0].capacity_bytes);
+        let usable_bytes = capacity_bytes * u128::from(WATERMARK_PERCENT) / 100;
+        copies.leave(wanted_bytes.saturating_sub(usable_bytes as u64))
+    }
+
+    /// Deletes the copies that an earlier opening left and that no cache has taken over: a repair
+    /// has none. False where there are no copies.
+    fn delete_left_copies(&self) -> bool {
+        let is_left = |entry: &Entry| {
+            entry.kind.keeping() == Keeping::Cache && entry.open.strong_count() == 0
+        };
+        let left: Vec<_> = self.with_state(|state| {
+            state.iter().filter(|(_, entry)| is_left(entry)).map(|(number, _)| *number).collect()
+        });
+        let deleted = self.delete_files(&left);
+        if let Err(error) = &deleted {
+            tracing::warn!(%error, "copies of a cache stay until reopening");
+        }
+        !left.is_empty() && deleted.is_ok()
     }
 
     /// Picks a tier for a new file and accounts for it there. Of those that were `asked` for it

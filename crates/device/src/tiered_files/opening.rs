@@ -39,8 +39,8 @@ use crate::tier::{Tier, TierIndex, TierSpec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use thermocline_foundation::sync::{Mutex, OnceLock};
 use thermocline_foundation::{DatabaseId, FileNumber, Planted, planted, sync_site};
 
 /// The name that a directory is locked by.
@@ -183,6 +183,7 @@ impl TieredFiles {
             generation: AtomicU64::new(home.generation),
             closed_extents: home.closed,
             region: Mutex::new(home.region),
+            cache_life: Mutex::new(home.cache_life),
             home: home_path,
             home_driver,
             tiers,
@@ -197,6 +198,7 @@ impl TieredFiles {
             read_only,
             closed: AtomicBool::new(false),
             has_ended_change: false,
+            gives_way: OnceLock::new(),
             owner: OwnerProcess::current(),
             locks: Mutex::new(locks),
         }

@@ -61,6 +61,7 @@ impl TieredFiles {
     ) -> Home {
         let tiers = self.tiers.iter().map(|tier| tier.spec().clone()).collect();
         let (database, instance) = (self.database, self.instance);
-        Home { database, instance, generation, tiers, closed, region, left: None }
+        let (left, cache_life) = (None, self.cache_life());
+        Home { database, instance, generation, tiers, closed, region, left, cache_life }
     }
 }

@@ -88,8 +88,9 @@ fn database_home_is_as_documented() {
     tiers[0].path = "/db/tier-0".into();
     tiers[1].path = "/mnt/a \"quoted\" name".into();
     let (database, instance) = (DATABASE, INSTANCE);
-    let (closed, region, left) = (BTreeMap::new(), None, None);
-    let home = Home { database, instance, generation: 12, tiers, closed, region, left };
+    let (closed, region, left, cache_life) = (BTreeMap::new(), None, None, None);
+    let generation = 12;
+    let home = Home { database, instance, generation, tiers, closed, region, left, cache_life };
     let text = home.text(Path::new("/db")).unwrap();
     let golden = assert_golden("database-home-v1.toml", text.as_bytes());
     let text = String::from_utf8(golden).unwrap();
@@ -104,6 +105,12 @@ fn database_home_is_as_documented() {
     let golden = assert_golden("database-home-closed-v1.toml", text.as_bytes());
     let text = String::from_utf8(golden).unwrap();
     assert_eq!(Home::parse(&text, Path::new("/db"), "DATABASE").unwrap(), closed);
+    // As an opening with a cache of blocks has it.
+    let cached = Home { cache_life: Some(0x00C0_FFEE), ..closed.clone() };
+    let text = cached.text(Path::new("/db")).unwrap();
+    let golden = assert_golden("database-home-cache-v1.toml", text.as_bytes());
+    let text = String::from_utf8(golden).unwrap();
+    assert_eq!(Home::parse(&text, Path::new("/db"), "DATABASE").unwrap(), cached);
     // While the list of tiers changes, what it is to be, and the tier that goes.
     let left = Some(specs(3).swap_remove(2));
     let changing = Home { generation: 13, left, ..closed };
@@ -125,8 +132,9 @@ fn database_home_with_a_region_is_as_documented() {
     let mut tiers = specs(1);
     tiers[0].path = "/db/tier-0".into();
     let (database, instance) = (DATABASE, INSTANCE);
-    let (closed, region, left) = (BTreeMap::new(), Some(region), None);
-    let home = Home { database, instance, generation: 12, tiers, closed, region, left };
+    let (closed, region, left, cache_life) = (BTreeMap::new(), Some(region), None, None);
+    let generation = 12;
+    let home = Home { database, instance, generation, tiers, closed, region, left, cache_life };
     let path = Path::new("/db");
     let golden = assert_golden("database-home-v2.toml", home.text(path).unwrap().as_bytes());
     let text = String::from_utf8(golden).unwrap();

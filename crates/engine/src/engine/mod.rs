@@ -171,8 +171,10 @@ impl Engine {
     }
 
     /// Deletes the copies of blocks on tier 0.
-    pub fn clear_fast_cache(&self) {
+    pub fn clear_fast_cache(&self) -> Result<()> {
+        self.shared.latch.check()?;
         self.fast_cache.iter().for_each(|cache| cache.clear());
+        Ok(())
     }
 
     /// What the cache of blocks on tier 0 was asked for.

@@ -5,6 +5,8 @@
 //! give one number to different tables, whose blocks verify. So a file is bound to the instance.
 //! After a restore of older files numbers and generations repeat, too. So each opening has a life,
 //! drawn at random, and a list of lives says which came before (`device/src/file_cache/lives.rs`).
+//! A backup may lack list and files, which are no part of what a database says, and a restore
+//! leaves those that are there. So `DATABASE` names the newest life, up to which the list counts.
 //!
 //! Invariants:
 //! 1. Adopted blocks are of tables that were live at this opening, on slower tiers, and lie inside
@@ -47,12 +49,16 @@ impl Opening {
             None
         });
         let mut lives = CacheLives::parse(&text.unwrap_or_default(), database);
+        if !planted(Planted::CacheOfOtherInstanceAdopted) {
+            lives.end_with(files.cache_life());
+        }
         lives.begin(CacheLife {
             generation: files.generation(),
             life,
             numbers_below: files.numbers_below_at_opening(),
         });
         files.write_home_file(LIVES_NAME, &lives.text(database))?;
+        files.set_cache_life(life)?;
         Ok(Self { instance: files.instance(), life, lives })
     }
 

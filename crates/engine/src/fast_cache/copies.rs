@@ -49,6 +49,10 @@ pub(super) struct Counts {
     pub refused_files: Counter,
 }
 
+/// Requests after which the job looks again at files of earlier openings that wait: for a
+/// descriptor, where nothing else may happen in a store that is only read.
+const LOOK_EVERY: u64 = 1024;
+
 /// What a block is known by.
 pub(super) fn hash_of(key: BlockKey) -> u64 {
     lookup::hash_of(key.table, key.offset)
@@ -89,12 +93,12 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    /// An empty cache, which takes no offers yet.
+    /// An empty cache, which takes no offers yet. `is_first`: no opening before had one.
     pub fn new(
         plan: Plan,
+        is_first: bool,
         experiments: &Experiments,
-        clock: Arc<dyn Clock>,
-        jobs: Arc<Jobs>,
+        (clock, jobs): (Arc<dyn Clock>, Arc<Jobs>),
     ) -> Self {
         let admission = BlockAdmission::new(plan.admission, plan.capacity_bytes, plan.block_bytes);
         let lookup = Lookup::new(plan.blocks());
@@ -108,7 +112,7 @@ impl Copies {
             filling: Mutex::new(Filling::new(plan.layout, plan.batch_bytes)),
             counts: Counts::default(),
             deciding: Mutex::new(Deciding { admission, now: 0, noted }),
-            budget: Mutex::new(plan.write_budget(clock.now_ns())),
+            budget: Mutex::new(plan.write_budget(is_first, clock.now_ns())),
             back_off: Mutex::default(),
             off_until_ns: AtomicU64::new(0),
             is_filled: AtomicBool::new(false),
@@ -229,9 +233,13 @@ impl SecondLevel for Copies {
             return Found::Cached(CachedAt { file: Arc::clone(&file.file), offset });
         }
         self.counts.misses.add(1);
-        if is_wanted && self.is_filled.load(Relaxed) {
+        let is_filled = self.is_filled.load(Relaxed);
+        if is_wanted && is_filled {
             self.counts.admitted.add(1);
             return Found::Admitted;
+        }
+        if !is_filled && now.is_multiple_of(LOOK_EVERY) {
+            self.look();
         }
         self.counts.refused.add(1);
         Found::Refused

@@ -1,4 +1,5 @@
-//! Room: a file leaves when another begins, or when tier 0 has none left for the cache.
+//! Room: a file leaves when another begins, or when tier 0 has none left for the cache, or for a
+//! file that finds none anywhere.
 //!
 //! What leaves for a new file writes those of its blocks again that were hit since they were
 //! written, up to half a file, a batch a step. What has to leave for logs, levels or slots goes as
@@ -43,19 +44,33 @@ impl FastCache {
         self.copies.files.load().bytes() + found_bytes
     }
 
-    /// Deletes the oldest files until the cache keeps to its room: of those of earlier openings the
-    /// ones that were adopted, then the ones that wait for it.
+    /// The same, and those of the file that leaves.
+    pub(super) fn held_bytes(&self, work: &Work) -> u64 {
+        self.used_bytes(work) + work.leaving.as_ref().map_or(0, |leaving| leaving.file.bytes)
+    }
+
+    /// Deletes the file that leaves, whatever of it was to be written again.
+    pub(super) fn end_leaving(&self, work: &mut Work) {
+        if let Some(Leaving { file, .. }) = work.leaving.take() {
+            self.delete(file.number());
+        }
+    }
+
+    /// Deletes the oldest files until the cache keeps to its room.
     pub(super) fn give_way(&self, work: &mut Work) {
         // One of those that wait may be one that a crash cut off, which goes by itself.
         let cut_off_bytes = if work.found.is_empty() { 0 } else { self.copies.plan.file_bytes };
         let room_bytes = self.room_bytes() + cut_off_bytes;
-        let leaving_bytes = work.leaving.as_ref().map_or(0, |leaving| leaving.file.bytes);
         // Beside one that leaves for another there may be one too many.
-        if self.used_bytes(work) + leaving_bytes > room_bytes + self.copies.plan.file_bytes
-            && let Some(Leaving { file, .. }) = work.leaving.take()
-        {
-            self.delete(file.number());
+        if self.held_bytes(work) > room_bytes + self.copies.plan.file_bytes {
+            self.end_leaving(work);
         }
+        self.keep_to(work, room_bytes);
+    }
+
+    /// Deletes the oldest files until there are so many bytes at most: of those of earlier openings
+    /// the ones that were adopted, then the ones that wait for it.
+    pub(super) fn keep_to(&self, work: &mut Work, room_bytes: u64) {
         for file in self.evictable() {
             if self.used_bytes(work) <= room_bytes {
                 return;

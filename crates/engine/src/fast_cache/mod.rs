@@ -14,7 +14,7 @@
 //! 1. A block is served only after its checksum, bound to database, table and offset, has matched.
 //! 2. The cache fails no read, write, opening, closing or checkpoint.
 //! 3. Callers wait for no I/O of the cache but the read of their own block, and one whose call
-//!    found tier 0's device full until the cache has given way.
+//!    found no room on any tier, or tier 0's device full, until the cache has given way.
 //! 4. A sealed file never changes; only sealed files are adopted.
 //! 5. Used bytes, those of files that wait to be looked at included, keep to what tier 0 leaves,
 //!    and one file; logs come first.
@@ -45,7 +45,7 @@ use adoption::{Opening, delete_found, forget_lives, found};
 use copies::Copies;
 use plan::Plan;
 use std::sync::Arc;
-use thermocline_device::Devices;
+use thermocline_device::{Devices, GivesWay};
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use trace::BlockTrace;
@@ -87,9 +87,9 @@ impl FastCache {
             delete_found(files);
             return None;
         };
-        let clock = Arc::clone(&shared.clock);
-        let (experiments, jobs) = (&shared.experiments, Arc::clone(&shared.jobs));
-        let copies = Arc::new(Copies::new(plan, experiments, clock, jobs));
+        let outside = (Arc::clone(&shared.clock), Arc::clone(&shared.jobs));
+        let is_first = !opening.follows_others();
+        let copies = Arc::new(Copies::new(plan, is_first, &shared.experiments, outside));
         shared.cache.set_second_level(Arc::clone(&copies) as _);
         let work = Work { found: found(files), ..Work::default() };
         if work.found.is_empty() {
@@ -98,14 +98,16 @@ impl FastCache {
             }
             copies.fill();
         }
-        Some(Arc::new(Self {
+        let cache = Arc::new(Self {
             shared: Arc::clone(shared),
             copies,
             opening,
             tier_bytes,
             work: Mutex::new(work),
             is_running: AtomicBool::new(false),
-        }))
+        });
+        files.set_giving_way(Arc::downgrade(&cache) as _);
+        Some(cache)
     }
 
     /// What there is to do, unless a job is at it.
@@ -147,14 +149,22 @@ impl FastCache {
         let mut work = self.work.lock();
         self.copies.filling.lock().clear();
         work.filled = None;
-        if let Some(leaving) = work.leaving.take() {
-            self.delete(leaving.file.number());
-        }
+        self.end_leaving(&mut work);
         let found = std::mem::take(&mut work.found);
         found.into_iter().for_each(|file| self.delete(file.number));
         let files = self.copies.files.load_full();
         files.list().iter().for_each(|file| self.drop_file(file));
         self.copies.fill();
+    }
+}
+
+impl GivesWay for FastCache {
+    fn leave(&self, bytes: u64) -> bool {
+        let mut work = self.work.lock();
+        let before_bytes = self.held_bytes(&work);
+        self.end_leaving(&mut work);
+        self.keep_to(&mut work, before_bytes.saturating_sub(bytes));
+        self.held_bytes(&work) < before_bytes
     }
 }
 

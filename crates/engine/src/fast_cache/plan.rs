@@ -57,10 +57,12 @@ impl Plan {
         self.capacity_bytes / self.block_bytes.max(1)
     }
 
-    /// The budget of writes, where there is one.
-    pub fn write_budget(&self, now_ns: u64) -> Option<WriteBudget> {
+    /// The budget of writes, where there is one; with its burst for the first opening alone, so
+    /// that openings write no more, however many there are.
+    pub fn write_budget(&self, is_first: bool, now_ns: u64) -> Option<WriteBudget> {
         let dwpd = self.write_budget_dwpd;
-        (dwpd > 0.0).then(|| WriteBudget::new(self.tier_bytes, dwpd, now_ns))
+        let full = (dwpd > 0.0).then(|| WriteBudget::new(self.tier_bytes, dwpd, now_ns));
+        if is_first { full } else { full.map(WriteBudget::emptied) }
     }
 }
 

@@ -3,6 +3,8 @@
 
 mod log;
 mod opening;
+mod restore;
+mod room;
 
 use crate::support::hooked::{Call, HookedDevices};
 use crate::support::still_clock::StillClock;
@@ -144,6 +146,10 @@ fn a_cache_that_is_closed_is_warm_after_opening_and_gone_once_it_is_switched_off
     db.clear_fast_cache().unwrap();
     assert_eq!((stats(&db).files, stats(&db).blocks), (0, 0));
     check(&db, 0..100);
+    db.close().unwrap();
+    let db = environment.open_read_only(Path::new(HOME)).unwrap();
+    let error = db.clear_fast_cache().unwrap_err();
+    assert_eq!(error.kind(), crate::ErrorKind::ReadOnly, "nothing would be deleted: {error}");
     db.close().unwrap();
     let off = settings(FastCacheSettings::default());
     let db = environment.open_with(Path::new(HOME), &Settings { tiers: vec![], ..off }).unwrap();

@@ -155,16 +155,15 @@ impl FastCache {
         work.filled.as_ref().is_some_and(fits)
     }
 
-    /// Begins a file, where there is room for it or another leaves.
+    /// Begins a file, where there is room for it or another leaves. None leaves for one that cannot
+    /// be made.
     fn begin_file(&self, work: &mut Work) {
         let bytes = self.copies.plan.file_bytes;
         let room_bytes = self.room_bytes();
         if room_bytes < bytes {
             return;
         }
-        if self.copies.files.load().bytes() + bytes > room_bytes {
-            self.evict(work);
-        }
+        let is_one_too_many = || self.copies.files.load().bytes() + bytes > room_bytes;
         let context = FileContext { kind: FileKind::BlockCache, origin: Origin::CacheFill };
         let mut made = self.shared.files.create_file(context, bytes);
         let is_full = |error: &Error| error.kind() == ErrorKind::OutOfSpace;
@@ -180,6 +179,9 @@ impl FastCache {
         }
         match made {
             Ok(file) => {
+                if is_one_too_many() {
+                    self.evict(work);
+                }
                 let (files, file) = self.copies.files.load().with(file, bytes, self.copies.now());
                 self.copies.files.store(Arc::new(files));
                 work.filled = Some(Filled { file, end: 0, blocks: Vec::new() });

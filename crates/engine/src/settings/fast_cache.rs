@@ -145,7 +145,8 @@ pub struct FastCacheSettings {
     /// How blocks lie in files; default `packed`.
     pub layout: BlockLayout,
     /// Bytes that the cache may write a day, in capacities of tier 0; 0 (the default) for no bound.
-    /// To be set where the fast tier's endurance is known.
+    /// A new cache may write those of an hour at once. To be set where the fast tier's endurance is
+    /// known.
     pub write_budget_dwpd: f64,
 }
 

@@ -1,7 +1,7 @@
 //! What an opening does with the files of earlier ones: those that have no room any more go unread,
 //! and a list of lives that cannot be read or written costs the copies and nothing else.
 
-use super::{Db, HOME, cache, cache_files, check, settings, stats, store, tier};
+use super::{Db, HOME, cache, cache_files, check, churn, settings, stats, store, tier};
 use crate::support::hooked::{Call, HookedDevices};
 use crate::support::stepped_environment;
 use crate::{Environment, Settings};
@@ -93,18 +93,46 @@ fn lives_that_cannot_be_read_or_written_cost_the_copies_and_no_more() {
     }
 }
 
-#[test]
-fn files_for_which_there_is_no_descriptor_wait_for_the_next_look() {
-    let fails = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&fails);
+/// Devices that have no descriptor for such a call of a file of the cache, while that is to be.
+fn without_descriptors(
+    failing: Call,
+    fails: &Arc<AtomicBool>,
+    memory: &MemoryDevices,
+) -> Environment {
+    let told = Arc::clone(fails);
     let hook = move |call: Call, _: &Path, name: &str| {
-        if call == Call::Open && name.ends_with(".cache") && told.load(Relaxed) {
+        if call == failing && name.ends_with(".cache") && told.load(Relaxed) {
             return Err(Error::new(ErrorKind::TooManyOpenFiles, "the test has no descriptor"));
         }
         Ok(())
     };
-    let devices = HookedDevices::new(Arc::new(MemoryDevices::default()), Arc::new(hook));
-    let environment = Environment { devices: Arc::new(devices), ..stepped_environment() };
+    let devices = HookedDevices::new(Arc::new(memory.clone()), Arc::new(hook));
+    Environment { devices: Arc::new(devices), ..stepped_environment() }
+}
+
+#[test]
+fn a_full_cache_keeps_its_files_while_there_is_no_descriptor_for_another() {
+    let (fails, memory) = (Arc::new(AtomicBool::new(false)), MemoryDevices::default());
+    let environment = without_descriptors(Call::Create, &fails, &memory);
+    let db = store(&environment, cache(1024));
+    churn(&db);
+    let before = stats(&db);
+    assert!(before.evicted_files > 3 && before.files > 10, "{before:?}");
+    fails.store(true, Relaxed);
+    (0..3).for_each(|_| check(&db, 3000..3300));
+    let told = stats(&db);
+    assert!(told.dropped > before.dropped + 100, "{told:?}");
+    assert_eq!((told.files, told.evicted_files), (before.files, before.evicted_files), "{told:?}");
+    fails.store(false, Relaxed);
+    (0..3).for_each(|_| check(&db, 3300..3500));
+    assert!(stats(&db).inserted_blocks > told.inserted_blocks, "{told:?}");
+    db.close().unwrap();
+}
+
+#[test]
+fn files_for_which_there_is_no_descriptor_wait_for_the_next_look() {
+    let (fails, memory) = (Arc::new(AtomicBool::new(false)), MemoryDevices::default());
+    let environment = without_descriptors(Call::Open, &fails, &memory);
     let db = store(&environment, cache(2048));
     (0..3).for_each(|_| check(&db, 0..200));
     let before = files(&db) as u64;
@@ -122,5 +150,34 @@ fn files_for_which_there_is_no_descriptor_wait_for_the_next_look() {
     db.settle().unwrap();
     let told = stats(&db);
     assert_eq!((told.adopted_files, told.refused_files), (before, 0), "{told:?}");
+    db.close().unwrap();
+
+    fails.store(true, Relaxed);
+    let db = environment.open(Path::new(HOME)).unwrap();
+    db.engine().shared().cache.set_capacity(0);
+    db.settle().unwrap();
+    let before = files(&db) as u64;
+    assert_eq!(db.stats().fast_cache.unwrap().adopted_files, 0);
+    fails.store(false, Relaxed);
+    (0..2).for_each(|_| check(&db, 0..400));
+    let told = stats(&db);
+    assert_eq!(told.adopted_files, before, "a store that is only read looks again: {told:?}");
+    assert!(told.hits > 100, "{told:?}");
+    db.close().unwrap();
+}
+
+#[test]
+fn files_are_deleted_also_where_there_is_no_descriptor_to_keep_them_readable() {
+    let (fails, memory) = (Arc::new(AtomicBool::new(false)), MemoryDevices::default());
+    let environment = without_descriptors(Call::Open, &fails, &memory);
+    let db = store(&environment, cache(2048));
+    (0..3).for_each(|_| check(&db, 0..200));
+    let there = || cache_files(&memory, &tier("/fast", 8)).len();
+    assert!(there() > 3, "{}", there());
+    db.engine().shared().files.set_open_files_max(2);
+    fails.store(true, Relaxed);
+    db.clear_fast_cache().unwrap();
+    assert_eq!(there(), 0, "they would take room that nobody counts");
+    check(&db, 0..100);
     db.close().unwrap();
 }
