@@ -107,7 +107,8 @@ fn flipped_bits(seed: &[u8], data: &[u8]) -> Option<u32> {
 
 #[test]
 fn edited_home_files_are_refused_or_read_back() {
-    let seeds = [golden("database-home-v1.toml"), golden("database-home-v2.toml")];
+    let names = ["database-home-v1.toml", "database-home-v2.toml", "database-home-cache-v1.toml"];
+    let seeds = names.map(golden);
     // A single flipped bit is turned back.
     let turned_back = Cell::new(0);
     let property = |data: &[u8]| {

@@ -231,6 +231,14 @@ fn idle_time_saves_up_one_burst_and_no_more() {
 }
 
 #[test]
+fn an_emptied_budget_has_what_flows_in_from_then_on() {
+    let budget = WriteBudget::new(24_000_000, 1.0, 5).emptied();
+    assert!(!budget.allows(1, 5));
+    assert!(budget.allows(500_000, 5 + HOUR_NS / 2 + 1_000_000));
+    assert_eq!(budget.tokens_at(30 * DAY_NS), 1_000_000.0);
+}
+
+#[test]
 fn missing_bytes_flow_in_at_the_rate() {
     let mut budget = WriteBudget::new(24_000_000, 1.0, 5);
     assert!(budget.allows(1_000_000, 5));

@@ -74,6 +74,26 @@ fn a_cache_is_never_published_and_stays_for_the_next_opening_to_use_or_delete() 
 }
 
 #[test]
+fn a_cache_that_is_not_open_goes_before_a_file_finds_no_room() {
+    let devices = MemoryDevices::new();
+    let files = create(&devices, 2).unwrap();
+    let context = FileContext { kind: FileKind::BlockCache, origin: Origin::CacheFill };
+    let file = files.create_file(context, 8192).unwrap();
+    let number = file.number();
+    file.write(0, Buffer::copy_of(&[7; 8192])).1.unwrap();
+    drop((file, files));
+    let files = open(&devices).unwrap();
+    let fast = &files.usage()[0];
+    let bytes = fast.capacity_bytes * 95 / 100 - fast.used_bytes + 4096;
+    let below = files.create_file(TABLE, bytes).unwrap();
+    assert!(below.tier() == TierIndex(1) && files.has_file(number), "there is room elsewhere");
+    let above = files.create_file(TABLE, bytes).unwrap();
+    assert!(above.tier() == TierIndex(0) && !files.has_file(number));
+    let error = files.create_file(TABLE, bytes).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+}
+
+#[test]
 fn a_cache_under_a_number_that_the_map_may_give_out_again_is_removed() {
     let devices = MemoryDevices::new();
     let files = create(&devices, 2).unwrap();
