@@ -17,6 +17,7 @@
 
 mod bench;
 mod install_c;
+mod planted;
 mod plugins;
 mod rivals;
 mod tidy;
@@ -90,7 +91,7 @@ fn test(more: &[String]) -> bool {
     }
     let failed = run_steps(&[
         ("test: schedules", &|| schedules(&[])),
-        ("test: planted bugs", &planted),
+        ("test: planted bugs", &planted::run),
         ("test: simulate", &|| simulated(&[], true)),
         ("test: plugins without hosts", &plugins::tested_without_hosts),
     ]);
@@ -114,36 +115,6 @@ fn simulated(more: &[String], plants: bool) -> bool {
     arguments.push("--");
     arguments.extend(more.iter().map(String::as_str));
     cargo(&arguments, &[])
-}
-
-/// The tests' test: bugs that are planted in the engine, in a build of its own, must be found;
-/// those of the region of persistent memory by its own tests, and by those of stores with one.
-fn planted() -> bool {
-    let tests = [
-        "planted",
-        "slots",
-        "calls",
-        "syncs",
-        "transactions",
-        "fast_cache",
-        "dictionaries",
-        "names",
-        "region",
-        "repair",
-    ];
-    // One build for both.
-    let packages = ["thermocline-simulation", "thermocline-pmem"];
-    let mut build = vec!["test", "--profile", "simulation"];
-    build.extend(packages.iter().flat_map(|package| ["--package", package]));
-    build.extend([
-        "--features",
-        "thermocline-simulation/planted-bugs,thermocline-pmem/planted-bugs",
-    ]);
-    let of_region = [&build[..], &["--lib", "planted"]].concat();
-    let of_stores = ["--package", "thermocline", "--test", "persistent_memory", "planted"];
-    let of_stores = [&build[..], &of_stores].concat();
-    let of_store: Vec<_> = tests.iter().flat_map(|test| ["--test", test]).collect();
-    cargo(&of_region, &[]) & cargo(&of_stores, &[]) & cargo(&[build, of_store].concat(), &[])
 }
 
 /// Crates whose locks, signals and atomics come from `foundation::sync`.

@@ -65,7 +65,7 @@ fn killed_processes_lose_nothing_that_a_region_had() {
 /// written.
 #[cfg(feature = "planted-bugs")]
 #[test]
-fn the_loop_finds_a_ticket_that_is_answered_too_early() {
+fn a_planted_ticket_that_is_answered_too_early_is_found() {
     let scratch = tempfile::tempdir().unwrap();
     let bug = ["--plant", "AcknowledgedOutOfOrder", "kill", "--rounds", "400"];
     let output = torture(scratch.path(), &[&bug[..], &["--seed", "11", "--asynchronous"]].concat());

@@ -72,7 +72,7 @@ fn folder_of(package: &str) -> Option<&str> {
     }
 }
 
-fn package_of(folder: &str) -> String {
+pub(super) fn package_of(folder: &str) -> String {
     match folder {
         "engine" => "thermocline".to_owned(),
         "xtask" => "xtask".to_owned(),

@@ -4,14 +4,15 @@
 //! sentence. The files are read once; nothing is compiled. `source.rs` looks into Rust files,
 //! `layout.rs` at crates, arrows and format pages, `rooms.rs` at the arrows inside the engine,
 //! `packages.rs` at what a package needs, `links.rs` at links between Markdown pages, `prose.rs` at
-//! words in comments and pages, `merges.rs` at what a merge left behind; `lexer.rs` tells code,
-//! literals and comments apart.
+//! words in comments and pages, `merges.rs` at what a merge left behind, `planted.rs` at tests that
+//! no step runs; `lexer.rs` tells code, literals and comments apart.
 
 mod layout;
 mod lexer;
 mod links;
 mod merges;
 mod packages;
+mod planted;
 mod prose;
 mod rooms;
 mod source;
@@ -70,6 +71,7 @@ pub fn check(root: &Path) -> io::Result<Report> {
     findings.extend(rooms::check(root, &paths)?);
     findings.extend(links::check(root, &paths)?);
     findings.extend(merges::check(root, &paths)?);
+    findings.extend(planted::check(root, &paths)?);
     Ok(Report { files: paths.len(), findings })
 }
 
@@ -140,6 +142,8 @@ mod tests {
         write("crates/log/src/lib.rs", "#![forbid(unsafe_code)]\n");
         write("crates/log/src/util.rs", "//! Nobody knows.\n");
         write("docs/formats/log.md", "# Log\n[gone](gone.md)\n");
+        let planted = "//! H.\n#[cfg(feature = \"planted-bugs\")]\n#[test]\nfn planted() {}\n";
+        write("crates/log/tests/pages.rs", planted);
         write("docs/half.md", &format!("{} HEAD\n", "<".repeat(7)));
         write("target/ignored.rs", "");
         let report = check(home.path()).unwrap();
@@ -154,9 +158,10 @@ mod tests {
             "crates/log/src/util.rs:1: 'nobody'",
             "docs/formats/log.md:2: the link gone.md leads to no file",
             "docs/half.md:1: a merge that was not finished",
+            "crates/log/tests/pages.rs:2: bugs are planted here, and no step runs it",
         ] {
             assert!(texts.iter().any(|text| text.contains(part)), "{part} is not in {texts:#?}");
         }
-        assert_eq!(report.files, 5);
+        assert_eq!(report.files, 6);
     }
 }
