@@ -46,6 +46,16 @@ pub fn open(arguments: &Database) -> Result<Db> {
     Ok(open_as(&home, settings.as_ref(), arguments.read_only)?)
 }
 
+/// Refuses a command that changes the database where it is to be opened for reading only.
+pub fn require_writing(arguments: &Database) -> Result<()> {
+    if arguments.read_only {
+        let text = "the database is to be opened for reading only, and this changes it; leave out \
+                    --read-only, which opens it for writing";
+        return Err(Failure::new(text));
+    }
+    Ok(())
+}
+
 /// As [`open`], with another size of the cache of blocks on the fast tier, which the database
 /// keeps.
 pub fn open_resized(arguments: &Database, capacity: CacheCapacity) -> Result<Db> {

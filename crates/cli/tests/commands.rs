@@ -601,6 +601,10 @@ fn the_cache_of_blocks_is_shown_resized_and_emptied() {
     assert!(shown(&["cache", "resize", "60MiB"]).contains("tier 0 leaves it"));
     assert_eq!(scratch.ok(&["get", "water"]), b"warm");
     assert!(shown(&["cache", "clear"]).contains("is empty"));
+    for change in [&["cache", "clear"][..], &["cache", "resize", "0"]] {
+        let error = scratch.fails(&[change, &["--read-only"]].concat(), 1);
+        assert!(error.contains("leave out --read-only"), "{error}");
+    }
     assert!(shown(&["cache", "resize", "auto"]).contains("what the levels of tier 0 leave"));
     assert!(shown(&["cache", "show"]).contains("auto"));
     assert!(shown(&["cache", "resize", "0"]).contains("is off"));

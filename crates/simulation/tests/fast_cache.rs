@@ -59,6 +59,8 @@ scripts! {
     a_file_whose_directory_is_damaged_is_not_adopted: TornFooterBelieved;
     files_of_the_original_count_for_no_checkpoint: CacheOfOtherInstanceAdopted;
     files_of_an_abandoned_future_count_for_no_restored_database: NewerCacheAdopted;
+    files_of_a_past_that_was_left_for_a_newer_backup_count_for_nothing:
+        NewerCacheAdopted, CacheOfOtherInstanceAdopted;
     a_file_that_leaves_is_deleted: CacheFileLeaked;
     logs_have_room_beside_a_full_cache: CacheTakesLogRoom;
 }
@@ -267,6 +269,36 @@ fn restored(machine: &Machine, future: &World) -> Outcome {
     read(&db, READ, 3)?;
     let cache = cache(&db);
     if cache.failed > 0 { Err(format!("a wrong copy was believed: {cache:?}")) } else { Ok(()) }
+}
+
+/// Backups have neither files of the cache nor its list, and a restore leaves those that are there:
+/// an older backup is brought back and worked on, and then a newer one of the other future.
+fn files_of_a_past_that_was_left_for_a_newer_backup_count_for_nothing() -> Outcome {
+    let (machine, db) = warm()?;
+    db.close().unwrap();
+    let older = machine.devices.look(|world| world.after(Loss::None));
+    let future = |begin: &World, version| {
+        let machine = Machine::new(begin.clone(), version);
+        let db = machine.open().unwrap();
+        load(&db, version)?;
+        read(&db, READ, version)?;
+        db.close().unwrap();
+        Ok::<_, String>(machine.devices.look(|world| world.after(Loss::None)))
+    };
+    // What is drawn at random in one is not what the other draws.
+    let (newer, left) = (future(&older, 2)?, future(&older.after(Loss::None), 3)?);
+    let lives = left.bytes(Path::new(HOME), LIVES);
+    let machine = Machine::new(newer, 1);
+    machine.devices.meddle(|world| {
+        cache_files(world).iter().for_each(|(name, _)| world.remove(Path::new(FAST), name));
+        world.put(Path::new(HOME), LIVES, &lives);
+    });
+    put_files(&machine, &left, Path::new(FAST));
+    let db = machine.open().map_err(|error| error.to_string())?;
+    db.settle().unwrap();
+    let adopted = cache(&db).adopted_files;
+    read(&db, READ, 2)?;
+    if adopted > 0 { Err(format!("{adopted} files were adopted")) } else { Ok(()) }
 }
 
 /// Reads until the cache is full and files leave it.

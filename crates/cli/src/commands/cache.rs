@@ -97,6 +97,7 @@ fn of_budget(cache: &FastCacheStats) -> String {
 }
 
 fn clear(database: &Database) -> Result<()> {
+    store::require_writing(database)?;
     let db = store::open(database)?;
     db.clear_fast_cache()?;
     db.close()?;
@@ -106,6 +107,7 @@ fn clear(database: &Database) -> Result<()> {
 }
 
 fn resize(database: &Database, capacity: CacheCapacity) -> Result<()> {
+    store::require_writing(database)?;
     let db = store::open_resized(database, capacity)?;
     let given = db.stats().fast_cache.map_or(0, |cache| cache.capacity_bytes);
     db.close()?;

@@ -29,11 +29,7 @@ fn absolute(tier: WhichTier) -> Result<WhichTier> {
 
 /// Makes the change and says which tiers there are.
 pub fn run(database: &Database, change: TierChange, json: bool) -> Result<()> {
-    if database.read_only {
-        let text = "the database is to be opened for reading only, and this changes it; leave out \
-                    --read-only, which opens it for writing";
-        return Err(Failure::new(text));
-    }
+    store::require_writing(database)?;
     if let TierChange::Add { tier, .. } = &change
         && tier.driver == "memory"
     {

@@ -77,25 +77,3 @@ impl Regions for ShadowRegions {
         Ok(())
     }
 }
-
-/// The same regions, and there is no place for another.
-#[derive(Debug)]
-pub struct NoMoreRegions {
-    pub regions: Arc<ShadowRegions>,
-    /// Why.
-    pub kind: ErrorKind,
-}
-
-impl Regions for NoMoreRegions {
-    fn create(&self, path: &Path, bytes: u64, _: RegionDriver) -> Result<(Medium, Circumstances)> {
-        Err(Error::new(self.kind, format!("no place for {bytes} bytes at {}", path.display())))
-    }
-
-    fn open(&self, path: &Path, driver: RegionDriver) -> Result<(Medium, Circumstances)> {
-        self.regions.open(path, driver)
-    }
-
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.regions.remove(path)
-    }
-}

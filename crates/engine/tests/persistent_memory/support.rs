@@ -1,14 +1,18 @@
 //! A machine with directories in memory and a region of which every store is remembered.
 
 use crate::hooked::{Call, HookedDevices};
-use crate::regions::{NoMoreRegions, PERSISTENT, ShadowRegions};
+use crate::regions::{PERSISTENT, ShadowRegions};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thermocline::{
-    ByteSize, Db, Environment, PersistentMemory, Preset, Settings, Stepper, Tier, Workers,
+    ByteSize, Db, Environment, PersistentMemory, Preset, RegionDriver, Regions, Settings, Stepper,
+    Tier, Workers,
 };
-use thermocline_device::{Buffer, Devices, Driver, ErrorKind, MemoryDevices, Operation};
+use thermocline_device::{
+    Buffer, Devices, Driver, Error, ErrorKind, MemoryDevices, Operation, Result,
+};
+use thermocline_pmem::{Circumstances, Medium};
 
 pub const HOME: &str = "/home";
 pub const TIER: &str = "/disk";
@@ -137,4 +141,26 @@ pub fn counting_reads(machine: &Machine) -> (Environment, Arc<AtomicU64>) {
     };
     let devices = HookedDevices::new(Arc::new(machine.devices.clone()), Arc::new(hook));
     (stepped(Arc::new(devices), &machine.regions), reads)
+}
+
+/// The same regions, and there is no place for another.
+#[derive(Debug)]
+struct NoMoreRegions {
+    regions: Arc<ShadowRegions>,
+    /// Why.
+    kind: ErrorKind,
+}
+
+impl Regions for NoMoreRegions {
+    fn create(&self, path: &Path, bytes: u64, _: RegionDriver) -> Result<(Medium, Circumstances)> {
+        Err(Error::new(self.kind, format!("no place for {bytes} bytes at {}", path.display())))
+    }
+
+    fn open(&self, path: &Path, driver: RegionDriver) -> Result<(Medium, Circumstances)> {
+        self.regions.open(path, driver)
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.regions.remove(path)
+    }
 }
