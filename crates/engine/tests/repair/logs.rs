@@ -2,11 +2,12 @@
 //! named.
 
 use super::PRESETS;
-use super::support::{HOME, Image, environment, of_kind, repair, restore, settings, take};
+use super::hooked::{Call, HookedDevices};
+use super::support::{HOME, Image, Model, environment, of_kind, repair, restore, settings, take};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
-use thermocline::{Db, Lost, Preset};
+use std::sync::{Arc, Mutex};
+use thermocline::{Db, Lost, Preset, WriteBatch};
 use thermocline_device::MemoryDevices;
 
 /// What a key was given, none for a deletion; the first has the sequence 1.
@@ -138,4 +139,84 @@ fn the_end_of_a_log_that_is_gone_is_told() {
         }
         assert!(most > 60, "{most}");
     }
+}
+
+/// What is on the devices before each write to a manifest that a flush makes: some of it has slots
+/// with all that the log has, which still counts.
+fn while_flushed() -> (Vec<Image>, Model) {
+    let devices = MemoryDevices::new();
+    let images: Arc<Mutex<Option<Vec<Image>>>> = Arc::default();
+    let (taken, seen) = (Arc::clone(&images), devices.clone());
+    let hook = move |call: Call, _: &Path, name: &str| {
+        if call == Call::Write
+            && name.ends_with(".manifest")
+            && let Some(images) = &mut *taken.lock().unwrap()
+        {
+            images.push(take(&seen));
+        }
+        Ok(())
+    };
+    let hooked = HookedDevices::new(Arc::new(devices), Arc::new(hook));
+    let environment = environment(Arc::new(hooked));
+    let db = environment.create(Path::new(HOME), &settings(Preset::Hybrid)).unwrap();
+    let mut model = Model::new();
+    for round in 1..4 {
+        // Batches in which some of the keys are written again later.
+        for number in (0..60).step_by(2) {
+            let mut batch = WriteBatch::new();
+            let once = 1000 * (round + 1) + number;
+            for number in [number, once, number + 1] {
+                let (key, value) = (format!("key{number:04}"), format!("{round}-{number};"));
+                let value = value.repeat(20);
+                batch.put(&key, &value);
+                model.entry(key).or_default().push(Some(value.into_bytes()));
+            }
+            db.write(batch).unwrap();
+        }
+    }
+    *images.lock().unwrap() = Some(Vec::new());
+    db.flush().unwrap();
+    let images = images.lock().unwrap().take().unwrap();
+    (images, model)
+}
+
+/// A memtable hides slots, so what is left of the log must not be older than what these have.
+#[test]
+fn what_is_left_of_a_log_hides_nothing_newer_that_slots_have() {
+    let (images, model) = while_flushed();
+    let (mut in_slots, mut cut) = (0, 0);
+    for image in images {
+        for index in of_kind(&image, ".log") {
+            let used = image[index].2.iter().rposition(|byte| *byte != 0).unwrap();
+            for at in (4096..used).step_by(4096 * 3) {
+                let mut damaged = image.clone();
+                damaged[index].2[at..(at + 512).min(used)].fill(0xa5);
+                let devices = restore(&damaged);
+                let environment = environment(Arc::new(devices));
+                let plan = environment.repair(Path::new(HOME), None, &mut |_| {}).unwrap();
+                let mut lost = plan.steps.iter().flat_map(|step| &step.lost);
+                if !lost.any(|lost| matches!(lost, Lost::Writes { .. })) {
+                    continue;
+                }
+                // A reader has the log in memory, and a writer writes it to slots.
+                let read = environment.open_read_only(Path::new(HOME)).unwrap();
+                let before = shown(&read);
+                drop(read);
+                let db = environment.open(Path::new(HOME)).unwrap();
+                assert_eq!(before, shown(&db), "byte {at} of {}", damaged[index].1);
+                db.close().unwrap();
+                let newest = |(key, values): (&String, &Vec<_>)| {
+                    values.last() == Some(&before.get(key).cloned())
+                };
+                in_slots += usize::from(model.iter().all(newest));
+                cut += 1;
+            }
+        }
+    }
+    assert!(in_slots > 2 && cut > in_slots, "{in_slots} of {cut}");
+}
+
+fn shown(db: &Db) -> BTreeMap<String, Vec<u8>> {
+    let records = db.scan().into_iter().map(|record| record.unwrap());
+    records.map(|(key, value)| (String::from_utf8(key.to_vec()).unwrap(), value.to_vec())).collect()
 }
