@@ -481,6 +481,7 @@ Examples:
   thermocline --db store repair --apply
   thermocline --db store verify
   thermocline --db store repair --rebuild-manifest
+  thermocline --db store repair --skip-unreadable
   thermocline --db store repair --rebuild-index
   thermocline --db store repair --rebuild-index --region /mnt/pmem/new.region:64GiB --apply")]
 pub struct Repair {
@@ -494,6 +495,10 @@ pub struct Repair {
     /// tell: what has a value keeps its newest one, what was deleted may be back
     #[arg(long, conflicts_with = "rebuild_index")]
     pub rebuild_manifest: bool,
+    /// What a device never gives, however often it is asked, counts as damaged; otherwise a repair
+    /// ends there and changes nothing
+    #[arg(long)]
+    pub skip_unreadable: bool,
     /// Make the index in persistent memory anew instead, from the tables
     #[arg(long)]
     pub rebuild_index: bool,

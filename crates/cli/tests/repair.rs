@@ -41,6 +41,10 @@ fn a_damaged_record_is_named_kept_and_taken_out_of_use() {
     let said = text(&planned.stdout);
     let refused = text(&planned.stderr);
     assert!(refused.contains("nothing was changed") && refused.contains("--apply"), "{refused}");
+    let skipped = scratch.run(&["--db", "db", "repair", "--skip-unreadable"], b"");
+    assert_eq!((skipped.status.code(), text(&skipped.stdout)), (Some(1), said.clone()));
+    let asks = text(&skipped.stderr);
+    assert!(asks.contains("`repair --skip-unreadable --apply` takes"), "{asks}");
     let file = name.rsplit('/').next().unwrap();
     assert!(said.contains(file) && said.contains("damage  "), "{said}");
     assert!(scratch.read(&name) == before, "planning has changed the file");

@@ -63,7 +63,7 @@ pub use profile::{Curve, DeviceProfile, TierProfile};
 pub use tier::{Tier, TierIndex, TierSpec, TrafficTotals};
 pub use tiered_files::{
     CAPACITY_OF_DEVICE, Devices, GivesWay, MapRebuild, MemoryDevices, Spared, SystemDevices,
-    TierChange, TierUsage, TieredFiles, shortfall,
+    TierChange, TierUsage, TieredFiles, Unreadable, shortfall,
 };
 
 #[cfg(all(test, shuttle))]

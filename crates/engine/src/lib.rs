@@ -113,7 +113,7 @@ pub use settings::persistent_memory::PersistentMemory;
 pub use settings::{Compression, Durability, Preset, Settings, Tier};
 pub use shared::hits::HitStats;
 pub use shared::wear::WearStats;
-pub use thermocline_device::{CAPACITY_OF_DEVICE, PlacementChoice};
+pub use thermocline_device::{CAPACITY_OF_DEVICE, PlacementChoice, Unreadable};
 pub use thermocline_foundation::{ByteSize, Duration, Sequence};
 pub use transaction::options::{Isolation, Locking, TransactionOptions};
 pub use transaction::savepoint::Savepoint;

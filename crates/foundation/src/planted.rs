@@ -451,6 +451,9 @@ bugs! {
     /// Repair takes effect at once · old files are deleted before the manifest that does without
     /// them is there · a damaged table, a power cut in between.
     RepairDeletesFirst,
+    /// A read that fails is not damage · a repair counts what a device does not give as damaged,
+    /// unasked · a read of a repair that fails once.
+    RepairTakesReadErrorForDamage,
     /// Of each key the newest record counts, wherever it lies · a manifest is made anew without
     /// what slots have · a manifest of zeros, records on the fast tier.
     RebuildForgetsSlots,

@@ -20,7 +20,7 @@ use crate::format::{
 use crate::record_assembly::{RecordAssembly, Step};
 use crate::remains::{self, RemainsSink};
 use thermocline_device::buffer::PAGE_BYTES;
-use thermocline_device::{Error, File, PendingRead, Result};
+use thermocline_device::{Error, ErrorKind, File, PendingRead, Result};
 use thermocline_foundation::checksum::checksum;
 use thermocline_foundation::coding::is_zero;
 use thermocline_foundation::mend::mend;
@@ -180,7 +180,14 @@ impl Replay<'_, '_> {
             if planted(Planted::LogReadErrorTakenForEnd) && read.is_err() {
                 break;
             }
-            let bytes = read?;
+            let bytes = match read {
+                Err(error) if error.kind() == ErrorKind::Io => {
+                    self.page_by_page(offset, count_at(offset))?;
+                    offset = next;
+                    continue;
+                }
+                read => read?,
+            };
             let pages = bytes.chunks(PAGE_BYTES);
             for (page_offset, page) in (offset..).step_by(PAGE_BYTES).zip(pages) {
                 self.page(page_offset, page)?;
@@ -216,6 +223,19 @@ impl Replay<'_, '_> {
 
     fn corrupt(&self, offset: u64, why: impl std::fmt::Display) -> Error {
         Error::corrupt(self.file.describe(), offset, why)
+    }
+
+    /// Reads a chunk again that the device did not give at once: its records count up to the page
+    /// that it does not give.
+    fn page_by_page(&mut self, from: u64, count: usize) -> Result<()> {
+        for offset in (from..from + count as u64).step_by(PAGE_BYTES) {
+            let page = self.file.read_up_to(offset, PAGE_BYTES)?;
+            self.page(offset, &page)?;
+            if self.sealed {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn page(&mut self, offset: u64, page: &[u8]) -> Result<()> {

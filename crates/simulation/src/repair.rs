@@ -3,19 +3,21 @@
 //!
 //! ```text
 //!   damage -> plan -> repair -> opens, verifies, compared with what the plan says is lost, written
-//!                        '--- power cut at a change that is drawn -> repair -> the same
+//!                        |--- power cut at a change that is drawn -> repair -> the same
+//!                        '--- a read fails once -> the same, or refused and tried again
 //! ```
 //! A flipped bit of a file of records is never a reason to refuse. A repair that is refused has
 //! changed nothing; where it is for the manifest, that is made anew (`rebuild.rs`). What is not
 //! named as lost is as it was, and no key has what it never had.
 
-use crate::devices::{CallKind, Devices, Loss, Watcher, World};
+use crate::devices::{CallKind, Devices, Fault, FaultKind, Loss, Watcher, World};
 use crate::history::{HOME, key, value};
 use crate::machine::Machine;
 use crate::oracle::{Known, Violation, check_bytes, check_error, scan};
 use crate::rebuild;
 use crate::rot::{Damage, Fixture, Outcome, most_unanswered};
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
 use thermocline::{Db, Lost, RepairPlan};
@@ -53,10 +55,6 @@ pub fn run(
     machine.devices.watch(Some(Arc::clone(&cut) as Arc<dyn Watcher>));
     let plan = repair(&machine)?;
     machine.devices.watch(None);
-    let said = |plan: &RepairPlan| {
-        let steps = plan.steps.iter();
-        steps.map(|step| (step.damage.clone(), step.lost.clone())).collect::<Vec<_>>()
-    };
     if said(&plan) != said(&planned) {
         return Err(format!("planned was {planned:?}, done {plan:?}"));
     }
@@ -71,7 +69,49 @@ pub fn run(
     repair(&machine).map_err(|why| format!("after a power cut: {why}"))?;
     judge(fixture, &machine, &plan)
         .map_err(|why| format!("repaired again after a power cut: {why}\nafter {plan:?}"))?;
+    with_failed_read(fixture, &world, damage, &planned)
+        .map_err(|why| format!("a read fails once: {why}\nafter {planned:?}"))?;
     Ok(Outcome::Reported)
+}
+
+/// What a repair says of each piece.
+fn said(plan: &RepairPlan) -> Vec<(String, Vec<Lost>)> {
+    plan.steps.iter().map(|step| (step.damage.clone(), step.lost.clone())).collect()
+}
+
+/// A read that fails is no damage: what is done is what was planned, or the repair ends, and is
+/// done when it is tried again.
+fn with_failed_read(
+    fixture: &Fixture,
+    world: &World,
+    damage: &Damage,
+    planned: &RepairPlan,
+) -> Result<(), Violation> {
+    let machine = Machine::new(world.clone(), fixture.seed());
+    machine.devices.record_made();
+    machine
+        .environment
+        .plan_repair(Path::new(HOME), None, &mut |_| {})
+        .map_err(|error| format!("what was planned is not planned again: {error}"))?;
+    let kinds = machine.devices.kinds();
+    let is_read = |(at, kind): (usize, &CallKind)| (*kind == CallKind::Read).then_some(at as u64);
+    let reads: Vec<_> = kinds.iter().enumerate().filter_map(is_read).collect();
+    let mut random = Random::new(mix(fixture.seed() ^ drawn_by(damage) ^ 0x0EAD));
+    let at = reads[random.below(reads.len() as u64) as usize];
+    let machine = Machine::new(world.clone(), fixture.seed());
+    let kind = FaultKind::Error(Errno::IO.raw_os_error());
+    machine.devices.arm(Some(Fault { at, sticky: false, kind }));
+    let done = machine.environment.repair(Path::new(HOME), None, &mut |_| {});
+    machine.devices.arm(None);
+    match done {
+        Ok(plan) if said(&plan) != said(planned) => Err(format!("done is {plan:?}")),
+        Ok(plan) => judge(fixture, &machine, &plan),
+        Err(error) => {
+            check_error(&error)?;
+            repair(&machine)?;
+            judge(fixture, &machine, planned)
+        }
+    }
 }
 
 fn repair(machine: &Machine) -> Result<RepairPlan, Violation> {
@@ -171,6 +211,11 @@ fn compare(fixture: &Fixture, db: &Db, plan: &RepairPlan) -> Result<(), Violatio
     Err(format!("{unnamed} keys are older or gone that are not named as lost"))
 }
 
+/// A number of the damage's own.
+fn drawn_by(damage: &Damage) -> u64 {
+    xxh3_64(format!("{damage:?}").as_bytes())
+}
+
 /// Takes an image of the devices after one of the changes, each as likely as any other.
 pub(crate) struct Cut {
     /// What was not synced is lost, too.
@@ -188,8 +233,7 @@ impl Cut {
     /// For each damage another cut. What a process that was killed had not synced would be lost
     /// with the power, and no repair could know.
     pub fn new(fixture: &Fixture, damage: &Damage) -> Self {
-        let damage = xxh3_64(format!("{damage:?}").as_bytes());
-        let random = Random::new(mix(fixture.seed() ^ damage));
+        let random = Random::new(mix(fixture.seed() ^ drawn_by(damage)));
         let chosen = Mutex::new(Chosen { random, changes: 0, image: None });
         Self { is_power: !fixture.is_killed(), chosen }
     }

@@ -67,9 +67,10 @@ const FOUND_BY_CACHE_SCRIPTS: [Planted; 7] = [
 const FOUND_BY_DICTIONARY_SCRIPTS: [Planted; 1] = [Planted::DictionaryOfOtherTable];
 
 /// Of repairs; `tests/repair.rs` finds them.
-const FOUND_BY_REPAIRS: [Planted; 6] = [
+const FOUND_BY_REPAIRS: [Planted; 7] = [
     Planted::RepairNamesNothing,
     Planted::RepairDeletesFirst,
+    Planted::RepairTakesReadErrorForDamage,
     Planted::RebuildForgetsSlots,
     Planted::RebuildForgetsLogs,
     Planted::LoadFollowsNothing,

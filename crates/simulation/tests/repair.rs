@@ -83,6 +83,13 @@ fn old_files_that_go_before_the_manifest_are_found() {
     assert!(found.is_err(), "{found:?}");
 }
 
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_failed_read_that_is_taken_for_damage_is_found() {
+    let found = with(Planted::RepairTakesReadErrorForDamage, repaired);
+    assert!(found.is_err(), "{found:?}");
+}
+
 /// A history with records in slots, and a load of their keys after them.
 #[cfg(feature = "planted-bugs")]
 #[test]

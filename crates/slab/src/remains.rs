@@ -14,7 +14,7 @@ use crate::slab::{Decoded, Slab};
 use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
-use thermocline_device::{ErrorKind, File, Result};
+use thermocline_device::{Error, File, Result, Unreadable};
 use thermocline_foundation::coding::is_zero;
 use thermocline_foundation::mend::mend;
 
@@ -61,39 +61,60 @@ impl SlabRemains {
     }
 
     /// Gives each intact record to `visit` with its slot, ascending. Says which slots have
-    /// something else, written and not intact: a torn write, or a record that is lost. What the
-    /// device does not give is among them.
+    /// something else, written and not intact: a torn write, or a record that is lost. Where
+    /// `unreadable` says so, those that the device does not give are among them.
     ///
     /// # Errors
-    /// Those of the device that are not about what it has stored.
-    pub fn for_each(&self, visit: &mut dyn FnMut(u32, &Slot)) -> Result<Vec<Range<u32>>> {
+    /// Those of the device.
+    pub fn for_each(
+        &self,
+        unreadable: Unreadable,
+        visit: &mut dyn FnMut(u32, &Slot),
+    ) -> Result<Vec<Range<u32>>> {
         let SlabShape { slot_bytes, slots } = self.slab.shape;
         let at_once = (CHUNK_BYTES / slot_bytes).max(1);
+        let is_damage = |error: &Error| unreadable.is_damage(error.kind());
         let mut broken = Vec::new();
         for first in (0..slots).step_by(at_once as usize) {
-            let count = at_once.min(slots - first);
-            let len = count as usize * slot_bytes as usize;
-            let buffer = match self.slab.file.read_up_to(self.slab.shape.offset(first), len) {
-                Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => {
-                    broken.extend(first..first + count);
-                    continue;
+            let part = first..first + at_once.min(slots - first);
+            match self.visit_part(part.clone(), visit, &mut broken) {
+                // Some of them it gives one by one.
+                Err(error) if is_damage(&error) => {
+                    for slot in part {
+                        match self.visit_part(slot..slot + 1, visit, &mut broken) {
+                            Err(error) if is_damage(&error) => broken.push(slot),
+                            visited => visited?,
+                        }
+                    }
                 }
-                read => read?,
-            };
-            let memory_bytes = buffer.capacity();
-            let bytes = Bytes::from_owner(buffer);
-            for slot in first..first + count {
-                let from = (slot - first) as usize * slot_bytes as usize;
-                let part = bytes.slice(from.min(bytes.len())..bytes.len());
-                let part = part.slice(..part.len().min(slot_bytes as usize));
-                match self.slab.decode(slot, &part, memory_bytes) {
-                    Ok(Decoded::Whole(record)) => visit(slot, &record),
-                    _ if is_zero(&part) => {}
-                    _ => broken.push(slot),
-                }
+                visited => visited?,
             }
         }
         Ok(runs(broken.into_iter()))
+    }
+
+    /// Reads `slots` at once. Where the device does not give them nothing was visited.
+    fn visit_part(
+        &self,
+        slots: Range<u32>,
+        visit: &mut dyn FnMut(u32, &Slot),
+        broken: &mut Vec<u32>,
+    ) -> Result<()> {
+        let slot_bytes = self.slab.shape.slot_bytes as usize;
+        let len = slots.len() * slot_bytes;
+        let buffer = self.slab.file.read_up_to(self.slab.shape.offset(slots.start), len)?;
+        let memory_bytes = buffer.capacity();
+        let bytes = Bytes::from_owner(buffer);
+        for (at, slot) in slots.enumerate() {
+            let from = (at * slot_bytes).min(bytes.len());
+            let part = bytes.slice(from..bytes.len().min(from + slot_bytes));
+            match self.slab.decode(slot, &part, memory_bytes) {
+                Ok(Decoded::Whole(record)) => visit(slot, &record),
+                _ if is_zero(&part) => {}
+                _ => broken.push(slot),
+            }
+        }
+        Ok(())
     }
 
     /// The record of `slot`, which [`SlabRemains::for_each`] has given.

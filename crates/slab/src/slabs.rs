@@ -236,7 +236,7 @@ fn check_headers(slabs: &[(Arc<File>, SlabShape)], damage: &mut Vec<DamagedHeade
     let reads: Vec<_> = slabs.iter().map(|(file, _)| ReadAt { file, offset: 0, len }).collect();
     for ((file, shape), page) in slabs.iter().zip(read_batch(&reads)) {
         match page.and_then(|page| Slab::check_header(file, &page, *shape)) {
-            Err(error) if error.kind() == ErrorKind::Corrupt => {
+            Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => {
                 let is_long_enough = file.len()? >= shape.file_bytes();
                 damage.push(DamagedHeader { file: file.number(), error, is_long_enough });
             }

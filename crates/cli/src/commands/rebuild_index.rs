@@ -1,10 +1,11 @@
 //! `repair --rebuild-index`: the index in persistent memory is made anew, and what that costs.
 
+use super::repair::environment;
 use crate::arguments::{Database, Repair};
 use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::{store, text};
-use thermocline::{Db, Environment, IndexRebuild, PersistentMemory};
+use thermocline::{Db, IndexRebuild, PersistentMemory};
 
 /// Shows what a rebuild would do, or does it.
 pub fn run(database: &Database, arguments: &Repair, json: bool) -> Result<()> {
@@ -17,7 +18,7 @@ pub fn run(database: &Database, arguments: &Repair, json: bool) -> Result<()> {
         named.check()?;
         settings = Some(named);
     }
-    let environment = Environment::default();
+    let environment = environment(arguments);
     let rebuild = match arguments.apply {
         true => environment.rebuild_index(&home, settings.as_ref())?,
         false => environment.plan_index_rebuild(&home, settings.as_ref())?,

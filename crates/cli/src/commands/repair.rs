@@ -8,7 +8,7 @@ use crate::progress::Bar;
 use crate::{store, text};
 use serde::Serialize;
 use std::path::Path;
-use thermocline::{Environment, Lost, RepairPlan, RepairStep};
+use thermocline::{Environment, Lost, RepairPlan, RepairStep, Unreadable};
 use thermocline_foundation::ByteSize;
 
 /// Shows what a repair would do, or does it.
@@ -21,7 +21,7 @@ pub fn run(database: &Database, arguments: &Repair, json: bool) -> Result<()> {
         return rebuild_index::run(database, arguments, json);
     }
     let (home, settings) = store::home_and_settings(database)?;
-    let (environment, settings) = (Environment::default(), settings.as_ref());
+    let (environment, settings) = (environment(arguments), settings.as_ref());
     let bar = Bar::new("reading", Some(0));
     let mut show = |progress| bar.show(&progress);
     let plan = match (arguments.rebuild_manifest, arguments.apply) {
@@ -31,9 +31,10 @@ pub fn run(database: &Database, arguments: &Repair, json: bool) -> Result<()> {
         (true, false) => environment.plan_manifest_rebuild(&home, settings, &mut show)?,
     };
     let (command, does) = match arguments.rebuild_manifest {
-        true => ("repair --rebuild-manifest --apply", "makes the manifest anew"),
-        false => ("repair --apply", "takes them out of use"),
+        true => ("repair --rebuild-manifest", "makes the manifest anew"),
+        false => ("repair", "takes them out of use"),
     };
+    let skip = if arguments.skip_unreadable { " --skip-unreadable" } else { "" };
     drop(bar);
     let mut output = Output::new();
     match json {
@@ -43,12 +44,21 @@ pub fn run(database: &Database, arguments: &Repair, json: bool) -> Result<()> {
     output.finish()?;
     match plan.steps.len() as u64 {
         damaged if damaged > 0 && !arguments.apply => Err(Failure::new(format!(
-            "{} damaged in {}, and nothing was changed; `{command}` {does}",
+            "{} damaged in {}, and nothing was changed; `{command}{skip} --apply` {does}",
             text::counted(damaged, "piece"),
             database.db.display()
         ))),
         _ => Ok(()),
     }
+}
+
+/// This machine, and what is known of its devices.
+pub(super) fn environment(arguments: &Repair) -> Environment {
+    let unreadable = match arguments.skip_unreadable {
+        true => Unreadable::Skipped,
+        false => Unreadable::Refused,
+    };
+    Environment { unreadable, ..Environment::default() }
 }
 
 fn print(plan: &RepairPlan, is_applied: bool, output: &mut Output) -> Result<()> {

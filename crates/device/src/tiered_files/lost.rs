@@ -35,6 +35,28 @@ const LOST_DIRECTORY: &str = "lost";
 /// Bytes copied at a time.
 const CHUNK_BYTES: u64 = 1 << 20;
 
+/// What a repair makes of bytes that their device does not give.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unreadable {
+    /// It ends and has changed nothing: the device may give them when it is asked again.
+    #[default]
+    Refused,
+    /// They count as damaged, and are zeros in what is kept of them: the caller knows that the
+    /// device never gives them.
+    Skipped,
+}
+
+impl Unreadable {
+    /// Bytes are damaged of which a read ends so.
+    pub fn is_damage(self, kind: ErrorKind) -> bool {
+        match kind {
+            ErrorKind::Corrupt => true,
+            ErrorKind::Io => self == Self::Skipped,
+            _ => false,
+        }
+    }
+}
+
 impl TieredFiles {
     /// As [`TieredFiles::open_if`], also where a manifest is missing or short: for a repair that
     /// makes it anew.
@@ -56,15 +78,16 @@ impl TieredFiles {
         devices: &dyn Devices,
         number: FileNumber,
         part: Option<Range<u64>>,
+        unreadable: Unreadable,
     ) -> Result<PathBuf> {
-        self.keep(devices, &*self.open_file(number)?, part)
+        self.keep(devices, &*self.open_file(number)?, part, unreadable)
     }
 
     /// Keeps the file map as it is, writes it anew and says where the old one is.
-    pub fn renew_map(&self, devices: &dyn Devices) -> Result<PathBuf> {
+    pub fn renew_map(&self, devices: &dyn Devices, unreadable: Unreadable) -> Result<PathBuf> {
         self.require_writable()?;
         let file = Arc::clone(self.map.lock().journal().file());
-        let kept = self.keep(devices, &file, None)?;
+        let kept = self.keep(devices, &file, None, unreadable)?;
         self.with_map(|map| map.compact())?;
         Ok(kept)
     }
@@ -74,9 +97,10 @@ impl TieredFiles {
         devices: &dyn Devices,
         file: &File,
         part: Option<Range<u64>>,
+        unreadable: Unreadable,
     ) -> Result<PathBuf> {
         self.require_writable()?;
-        keep_in(&self.tiers[file.tier().position()], devices, file, part)
+        keep_in(&self.tiers[file.tier().position()], devices, file, part, unreadable)
     }
 }
 
@@ -86,6 +110,7 @@ pub(super) fn keep_in(
     devices: &dyn Devices,
     file: &File,
     part: Option<Range<u64>>,
+    unreadable: Unreadable,
 ) -> Result<PathBuf> {
     let directory = tier.spec().path.join(LOST_DIRECTORY);
     devices.create_directory(&directory)?;
@@ -99,10 +124,10 @@ pub(super) fn keep_in(
     let mut kept_as = name.clone();
     for copy in 1.. {
         if !lost.list()?.iter().any(|entry| entry.name == kept_as) {
-            copy_to(file, &range, &*lost, &kept_as)?;
+            copy_to((file, unreadable), &range, &*lost, &kept_as)?;
             break;
         }
-        if has_bytes(file, &range, &*lost, &kept_as)? {
+        if has_bytes((file, unreadable), &range, &*lost, &kept_as)? {
             break;
         }
         kept_as = format!("{name}.{copy}");
@@ -111,25 +136,32 @@ pub(super) fn keep_in(
     Ok(directory.join(kept_as))
 }
 
-/// Bytes of `file`, zeros where the device does not give them.
-fn read(file: &File, offset: u64, len: u64) -> Buffer {
+/// A file, and what is made of bytes of it that its device does not give.
+type Source<'a> = (&'a File, Unreadable);
+
+/// Bytes of a file; zeros where the device does not give them and that is known.
+fn read((file, unreadable): Source<'_>, offset: u64, len: u64) -> Result<Buffer> {
     let page = PAGE_BYTES as u64;
     let mut whole = Buffer::zeroed((len as usize).next_multiple_of(PAGE_BYTES));
     whole.set_view(0..len as usize);
-    if let Ok(bytes) = file.read(offset, len as usize) {
-        whole.copy_from_slice(&bytes);
-        return whole;
+    match file.read(offset, len as usize) {
+        Err(error) if unreadable.is_damage(error.kind()) => {}
+        read => {
+            whole.copy_from_slice(&read?);
+            return Ok(whole);
+        }
     }
     for at in (0..len).step_by(PAGE_BYTES) {
         let part = at as usize..(at + page).min(len) as usize;
-        if let Ok(bytes) = file.read(offset + at, part.len()) {
-            whole[part].copy_from_slice(&bytes);
+        match file.read(offset + at, part.len()) {
+            Err(error) if unreadable.is_damage(error.kind()) => {}
+            read => whole[part].copy_from_slice(&read?),
         }
     }
-    whole
+    Ok(whole)
 }
 
-fn copy_to(file: &File, range: &Range<u64>, lost: &dyn Driver, name: &str) -> Result<()> {
+fn copy_to(source: Source<'_>, range: &Range<u64>, lost: &dyn Driver, name: &str) -> Result<()> {
     let new_name = format!("{name}.new");
     match lost.delete(&new_name) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -138,7 +170,7 @@ fn copy_to(file: &File, range: &Range<u64>, lost: &dyn Driver, name: &str) -> Re
     let target = lost.create(&new_name)?;
     let mut at = range.start;
     while at < range.end {
-        let bytes = read(file, at, CHUNK_BYTES.min(range.end - at));
+        let bytes = read(source, at, CHUNK_BYTES.min(range.end - at))?;
         small_file::write(lost, &target, at - range.start, &bytes)?;
         at += CHUNK_BYTES;
     }
@@ -148,7 +180,12 @@ fn copy_to(file: &File, range: &Range<u64>, lost: &dyn Driver, name: &str) -> Re
 }
 
 /// The file `name` has those bytes.
-fn has_bytes(file: &File, range: &Range<u64>, lost: &dyn Driver, name: &str) -> Result<bool> {
+fn has_bytes(
+    source: Source<'_>,
+    range: &Range<u64>,
+    lost: &dyn Driver,
+    name: &str,
+) -> Result<bool> {
     let kept = lost.open_to_read(name)?;
     if kept.len()? != range.end - range.start {
         return Ok(false);
@@ -156,7 +193,7 @@ fn has_bytes(file: &File, range: &Range<u64>, lost: &dyn Driver, name: &str) -> 
     let mut at = range.start;
     while at < range.end {
         let len = CHUNK_BYTES.min(range.end - at);
-        if read_kept(lost, &kept, at - range.start, len)?[..] != read(file, at, len)[..] {
+        if read_kept(lost, &kept, at - range.start, len)?[..] != read(source, at, len)?[..] {
             return Ok(false);
         }
         at += len;

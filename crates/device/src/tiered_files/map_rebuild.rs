@@ -20,7 +20,7 @@
 use super::devices::Devices;
 use super::generations::check_generations;
 use super::home::Home;
-use super::lost::keep_in;
+use super::lost::{Unreadable, keep_in};
 use super::opening::{
     Listing, absolute, absolute_tiers, check_extent, check_identity, has_file, list, open_home,
     open_map, open_tier, refuse, require_distinct, take_lock,
@@ -28,7 +28,7 @@ use super::opening::{
 use super::{TieredFiles, file_name, reshape};
 use crate::buffer::PAGE_BYTES;
 use crate::context::{FileKind, Keeping};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::file::File;
 use crate::file_map::{FileMap, MapEntry, MapState};
 use crate::journal::Journal;
@@ -56,13 +56,14 @@ pub struct MapRebuild {
 impl TieredFiles {
     /// Looks at the file map of the database at `home`, and makes it anew with `apply`, where it is
     /// damaged beyond what an opening turns back; none where it is not. `tiers` are as for
-    /// [`TieredFiles::open`].
+    /// [`TieredFiles::open`], and `unreadable` says what is made of what a device does not give.
     ///
     /// Errors: as for an opening; `Tier` where a file is in two tiers.
     pub fn rebuild_map(
         devices: &dyn Devices,
         home: &Path,
         tiers: Option<&[TierSpec]>,
+        unreadable: Unreadable,
         apply: bool,
     ) -> Result<Option<MapRebuild>> {
         let home_path = absolute(home)?;
@@ -95,11 +96,11 @@ impl TieredFiles {
         let opened = open_map(&home, &tiers, &listings, false)
             .and_then(|map| check_extent(&home.closed, FileKind::Map, map.journal()));
         let error = match opened {
-            Err(error) if error.kind() == ErrorKind::Corrupt => error,
+            Err(error) if unreadable.is_damage(error.kind()) => error,
             opened => return opened.map(|()| None),
         };
         let mut state = state_of(&tiers, &listings)?;
-        let unfinished = leave_out_unfinished(&home, &tiers, &mut state)?;
+        let unfinished = leave_out_unfinished(&home, &tiers, unreadable, &mut state)?;
         let maps = numbers_of_maps(&listings[0]);
         let newest = maps.last().copied().unwrap_or_default();
         let mut rebuild =
@@ -107,11 +108,12 @@ impl TieredFiles {
         if apply {
             for (number, tier) in unfinished {
                 let file = file_of(&home, &tiers[tier.position()], number, FileKind::Manifest)?;
-                keep_in(&tiers[tier.position()], devices, &file, None)?;
+                keep_in(&tiers[tier.position()], devices, &file, None, unreadable)?;
             }
             for number in maps {
                 let file = file_of(&home, &tiers[0], number, FileKind::Map)?;
-                rebuild.kept_as = Some(keep_in(&tiers[0], devices, &file, None)?);
+                let kept = keep_in(&tiers[0], devices, &file, None, unreadable)?;
+                rebuild.kept_as = Some(kept);
             }
             sync_site("map-rebuild/files", || sync_all(&tiers, &state))?;
             sync_site("map-rebuild", || FileMap::create(home.database, &tiers[0], state))?;
@@ -166,6 +168,7 @@ fn numbers_of_maps(listing: &Listing) -> Vec<FileNumber> {
 fn leave_out_unfinished(
     home: &Home,
     tiers: &[Arc<Tier>],
+    unreadable: Unreadable,
     state: &mut MapState,
 ) -> Result<Vec<(FileNumber, TierIndex)>> {
     let manifests = state.files.iter().filter(|(_, entry)| entry.kind == FileKind::Manifest);
@@ -173,7 +176,7 @@ fn leave_out_unfinished(
     let mut unfinished = Vec::new();
     for (number, tier) in manifests.into_iter().rev() {
         let file = file_of(home, &tiers[tier.position()], number, FileKind::Manifest)?;
-        if has_first_frame(&file)? {
+        if has_first_frame(&file, unreadable)? {
             for (number, _) in &unfinished {
                 state.files.remove(number);
             }
@@ -186,10 +189,10 @@ fn leave_out_unfinished(
 }
 
 /// The first frame of the journal in the file was written to its end; it may be damaged since.
-fn has_first_frame(file: &File) -> Result<bool> {
+fn has_first_frame(file: &File, unreadable: Unreadable) -> Result<bool> {
     match Journal::read_mended(file, |_| Ok(())) {
         Ok(end) => Ok(end.frames > 0),
-        Err(error) if error.kind() == ErrorKind::Corrupt => Ok(true),
+        Err(error) if unreadable.is_damage(error.kind()) => Ok(true),
         Err(error) => Err(error),
     }
 }

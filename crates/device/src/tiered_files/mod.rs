@@ -44,6 +44,7 @@ mod unfinished;
 pub use devices::{Devices, MemoryDevices};
 pub(crate) use generations::{check_generations, raise_after_crash, write_generation};
 pub use home::{FILE_NAME as HOME_FILE_NAME, Home, RegionRecord};
+pub use lost::Unreadable;
 pub use map_rebuild::MapRebuild;
 pub use new_file::GivesWay;
 pub(crate) use opening::{Found, LOCK_NAME, absolute, check_identity, has_file, open_tier, refuse};

@@ -9,7 +9,7 @@ use crate::jobs::Workers;
 use experiments::Experiments;
 use regions::{MappedRegions, Regions};
 use std::sync::Arc;
-use thermocline_device::{Devices, SystemDevices};
+use thermocline_device::{Devices, SystemDevices, Unreadable};
 use thermocline_foundation::{Clock, SystemClock};
 
 /// What a database stands on: replaced in tests and simulations.
@@ -25,6 +25,9 @@ pub struct Environment {
     pub experiments: Experiments,
     /// Where regions of persistent memory are.
     pub regions: Arc<dyn Regions>,
+    /// What a repair makes of bytes that a device does not give: whether it is known that it never
+    /// does.
+    pub unreadable: Unreadable,
 }
 
 impl Default for Environment {
@@ -34,6 +37,7 @@ impl Default for Environment {
         let devices = Arc::new(SystemDevices::new(Arc::clone(&clock)));
         let experiments = Experiments::default();
         let regions = Arc::new(MappedRegions);
-        Self { devices, clock, workers: Workers::Threads, experiments, regions }
+        let unreadable = Unreadable::default();
+        Self { devices, clock, workers: Workers::Threads, experiments, regions, unreadable }
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn name_lost(subject: &Subject, logs: &mut LogsFound, slots: &SlotsFo
     let in_slots = slots.newest_of(&keys)?;
     let mut named = Vec::new();
     for (key, &(sequence, is_value)) in &logs.behind {
-        let left = newest_left(subject, logs, key, in_slots.get(key).copied());
+        let left = newest_left(subject, logs, key, in_slots.get(key).copied())?;
         let older = left.filter(|(_, is_value)| *is_value).map(|(sequence, _)| sequence.0);
         let is_there = left.is_some_and(|(left, _)| left >= sequence);
         // A lost deletion of what is not there changes nothing.

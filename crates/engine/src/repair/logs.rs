@@ -5,7 +5,7 @@
 //! behind it, the keys that can still be read are named where no other file has so new a record.
 
 use super::plan::{Lost, RepairStep};
-use super::{Bytes as Kept, Meter, Piece, Subject, is_damage, read_otherwise, with_way_out};
+use super::{Bytes as Kept, Meter, Piece, Subject, read_otherwise, with_way_out};
 use crate::batch::{BatchReader, BatchRecord, WriteBatch};
 use crate::engine::restore::{numbers_of, require_durable, require_floor};
 use crate::error::{Error, Result};
@@ -136,7 +136,8 @@ pub(super) fn look(subject: &Subject, meter: &mut Meter<'_>) -> Result<LogsFound
     let live: Vec<_> = from_floor.collect();
     let replay = Replay { files, memtable_bytes: None, region: None };
     // No file is missing, so the manifest has lost its end.
-    require_floor(&numbers, restored.log_floor).map_err(with_way_out)?;
+    let floor = require_floor(&numbers, restored.log_floor);
+    floor.map_err(|error| with_way_out(error, subject.unreadable))?;
     let replayed =
         replay.run(&live, restored.last_sequence, &mut |_| Ok(())).and_then(|replayed| {
             require_durable(&replayed, restored.durable_sequence).map(|()| replayed)
@@ -170,7 +171,7 @@ pub(super) fn look(subject: &Subject, meter: &mut Meter<'_>) -> Result<LogsFound
                 behind,
             })
         }
-        Err(error) if is_damage(&error) => cut(subject, numbers, live, &error),
+        Err(error) if subject.is_damage(&error) => cut(subject, numbers, live, &error),
         Err(error) => Err(error),
     }
 }
@@ -212,6 +213,7 @@ fn cut(
         let (error, repair) = match replayed {
             Ok(()) if !chain.is_broken => continue,
             Ok(()) => (why.clone(), DROPPED),
+            Err(error) if !subject.is_damage(&error) => return Err(error),
             Err(error) if was_broken => (error, DROPPED),
             Err(error) => (error, CUT),
         };
@@ -219,7 +221,7 @@ fn cut(
     }
     if follows_load {
         // It is no log that is wrong: the manifest does not know of a bulk load that was finished.
-        return Err(with_way_out(why.clone()));
+        return Err(with_way_out(why.clone(), subject.unreadable));
     }
     if pieces.is_empty() {
         // What is missing is not there to be kept.
@@ -240,7 +242,7 @@ fn behind(subject: &Subject, live: &[FileNumber], last: Option<Sequence>) -> Res
     let mut behind = Behind::new();
     for number in live {
         let file = subject.files.open_file(*number)?;
-        LogReader::remains(&file, &mut |first, payload| {
+        let not_given = LogReader::remains(&file, &mut |first, payload| {
             // What is no batch has no keys.
             let records = BatchReader::new(payload).into_iter().flatten().map_while(Result::ok);
             for (sequence, record) in (first.0..).map(Sequence).zip(records) {
@@ -252,6 +254,7 @@ fn behind(subject: &Subject, live: &[FileNumber], last: Option<Sequence>) -> Res
                 }
             }
         })?;
+        not_given.map_or(Ok(()), |error| subject.pass_over(error.into()))?;
     }
     Ok(behind)
 }
@@ -329,7 +332,7 @@ pub(super) fn rewrite(
         };
         match chain.follow(&*files.open_file(*number)?, &mut write) {
             // It is why the log is written anew.
-            Err(error) if is_damage(&error) => {}
+            Err(error) if subject.is_damage(&error) => {}
             followed => followed?,
         }
     }

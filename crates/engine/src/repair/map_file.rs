@@ -4,6 +4,7 @@
 //! The manifest knows which files count and at which level tables are, so it costs nothing. What
 //! else is damaged another repair finds.
 
+use super::may_be_given_later;
 use super::plan::{RepairPlan, RepairStep};
 use crate::environment::Environment;
 use crate::error::Result;
@@ -20,11 +21,12 @@ pub(super) fn repair(
 ) -> Result<Option<RepairPlan>> {
     let given = given.filter(|given| !given.tiers.is_empty());
     let tiers = given.map(Settings::tier_specs);
-    let devices = &*environment.devices;
-    let rebuilt = match TieredFiles::rebuild_map(devices, home, tiers.as_deref(), apply) {
+    let (devices, unreadable) = (&*environment.devices, environment.unreadable);
+    let rebuilt = TieredFiles::rebuild_map(devices, home, tiers.as_deref(), unreadable, apply);
+    let rebuilt = match rebuilt {
         // There is no database, as is said where its files are opened.
         Err(error) if error.kind() == ErrorKind::NotFound => None,
-        rebuilt => rebuilt?,
+        rebuilt => rebuilt.map_err(|error| may_be_given_later(error.into(), unreadable))?,
     };
     Ok(rebuilt.map(|MapRebuild { name, error, kept_as }| {
         const REPAIR: &str = "made anew, of what lies in the tiers; repair again for all else";

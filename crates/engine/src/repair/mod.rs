@@ -12,6 +12,8 @@
 //!    that is cut off behind it left old ones.
 //! 4. What is lost is said. A key whose newest record is lost is gone or has an older one; which of
 //!    the two is said where the key is known.
+//! 5. What a device does not give is not damaged: it may give it when the repair is tried again. It
+//!    counts as damaged where the caller says that it never will ([`Unreadable`]).
 //!
 //! The parts: `slots` (the fast tier of hybrid), `tables`, `logs`, each with what it finds and what
 //! it does; `map_file` and `settings_file`, which come first; `behind` names what a log loses that
@@ -50,7 +52,7 @@ use std::sync::Arc;
 use tables::TableFound;
 use thermocline_device::identity::InstanceId;
 use thermocline_device::tiered_files::RegionRecord;
-use thermocline_device::{FileKind, TierIndex, TieredFiles};
+use thermocline_device::{FileKind, TierIndex, TieredFiles, Unreadable};
 use thermocline_foundation::{DatabaseId, FileNumber, Planted, planted};
 use thermocline_table::BlockCache;
 
@@ -89,8 +91,12 @@ pub(crate) fn apply(
     let mut mended = settings_file::look(environment, home, given)?;
     let given = mended.as_ref().map(|mended| mended.over(given)).or_else(|| given.cloned());
     let given = given.as_ref();
+    let may_pass = |error| may_be_given_later(error, environment.unreadable);
     let subject = Subject::open(environment, home, given, Access::Read)?;
-    let journals = subject.map_or(Vec::new(), |subject| subject.look_at_journals());
+    let journals = match subject {
+        Some(subject) => subject.look_at_journals().map_err(may_pass)?,
+        None => Vec::new(),
+    };
     let subject = Subject::open(environment, home, given, Access::Write)?;
     let Some(mut subject) = subject else { return Ok(RepairPlan::default()) };
     let mut found = subject.look(progress)?;
@@ -129,9 +135,47 @@ fn take_logs(environment: &Environment, home: &Path, given: Option<&Settings>) -
     ))
 }
 
-/// The data of a file is wrong, or its device does not give it.
-fn is_damage(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io)
+/// The data of a file is wrong, or it is known that its device never gives it.
+fn is_damage(error: &Error, unreadable: Unreadable) -> bool {
+    match error.kind() {
+        ErrorKind::Corrupt => true,
+        ErrorKind::Io => unreadable == Unreadable::Skipped,
+        _ => false,
+    }
+}
+
+/// What is known of bytes that a device does not give.
+fn known_of(environment: &Environment) -> Unreadable {
+    match planted(Planted::RepairTakesReadErrorForDamage) {
+        true => Unreadable::Skipped,
+        false => environment.unreadable,
+    }
+}
+
+/// Says what to do about an error of a device, where it ends a repair that has changed nothing.
+fn may_be_given_later(error: Error, unreadable: Unreadable) -> Error {
+    if error.kind() != ErrorKind::Io || unreadable == Unreadable::Skipped {
+        return error;
+    }
+    let text = format!(
+        "{error}; nothing was taken out of use: try again, for a device may give later what it \
+         does not give now; what it never gives counts as damaged with `repair --skip-unreadable`"
+    );
+    Error::new(ErrorKind::Io, text)
+}
+
+/// Ends a look at files of which a device did not give something, unless that counts as damaged.
+fn require_given<'a>(
+    pieces: impl IntoIterator<Item = &'a Piece>,
+    unreadable: Unreadable,
+) -> Result<()> {
+    let not_given = |piece: &&Piece| piece.step.kind == ErrorKind::Io;
+    match pieces.into_iter().find(not_given) {
+        Some(piece) if unreadable == Unreadable::Refused => {
+            Err(Error::new(ErrorKind::Io, piece.step.damage.clone()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A repair reads `what` again before it writes it elsewhere, and finds something else than the
@@ -150,28 +194,38 @@ fn keep<'a>(
     environment: &Environment,
     pieces: impl Iterator<Item = &'a mut Piece>,
 ) -> Result<()> {
-    let devices = &*environment.devices;
+    let (devices, unreadable) = (&*environment.devices, environment.unreadable);
     for piece in pieces {
-        let kept = match &piece.bytes {
-            Bytes::Of(number, part) => files.keep_lost(devices, *number, Some(part.clone()))?,
-            Bytes::All(number) => files.keep_lost(devices, *number, None)?,
-            Bytes::Map => files.renew_map(devices)?,
+        let (number, part) = match &piece.bytes {
+            Bytes::Of(number, part) => (*number, Some(part.clone())),
+            Bytes::All(number) => (*number, None),
+            Bytes::Map => {
+                piece.step.kept_as = Some(files.renew_map(devices, unreadable)?);
+                continue;
+            }
             Bytes::Missing => continue,
         };
+        let kept = files.keep_lost(devices, number, part, unreadable)?;
         piece.step.kept_as = Some(kept);
     }
     Ok(())
 }
 
-/// Where a manifest is why a repair is refused, there is one thing more to try.
-fn with_way_out(error: Error) -> Error {
+/// Where a manifest is why a repair is refused, there is one thing more to try; but not for what a
+/// device may give later.
+fn with_way_out(error: Error, unreadable: Unreadable) -> Error {
     let text = error.to_string();
+    let option = match error.kind() {
+        ErrorKind::Io if unreadable == Unreadable::Refused => return error,
+        ErrorKind::Io => " --skip-unreadable",
+        _ => "",
+    };
     if !text.contains("manifest") {
         return error;
     }
     let text = format!(
-        "{text}; `repair --rebuild-manifest` makes the manifest anew, of what tables, slots and \
-         logs tell"
+        "{text}; `repair --rebuild-manifest{option}` makes the manifest anew, of what tables, \
+         slots and logs tell"
     );
     Error::new(error.kind(), text)
 }
@@ -182,6 +236,7 @@ struct Subject {
     settings: Settings,
     store: Arc<TableStore>,
     restored: Restored,
+    unreadable: Unreadable,
 }
 
 /// A step, and the bytes that are to be kept for it.
@@ -279,7 +334,7 @@ impl Subject {
             None => Ok(()),
         };
         let opened = open_files_if(environment, home, given, access, is_right);
-        let opened = opened.map_err(with_way_out)?;
+        let opened = opened.map_err(|error| with_way_out(error, environment.unreadable))?;
         // Opened for reading only there is nothing to ask before.
         if opened.files.region().is_some() {
             return Err(refused());
@@ -302,7 +357,7 @@ impl Subject {
     }
 
     fn of(environment: &Environment, opened: OpenedFiles) -> Result<Option<Self>> {
-        let OpenedFiles { files, settings, .. } = opened;
+        let (OpenedFiles { files, settings, .. }, unreadable) = (opened, known_of(environment));
         let store = Arc::new(TableStore {
             files: Arc::clone(&files),
             cache: Arc::new(BlockCache::new(CACHE_BYTES)),
@@ -312,15 +367,24 @@ impl Subject {
         let restored = restore(&store).map_err(|error| {
             // Beside a region no manifest is made anew.
             let has_way_out = !never_had_manifest(&files) && files.region().is_none();
-            if has_way_out { with_way_out(error) } else { error }
+            let error = if has_way_out { with_way_out(error, unreadable) } else { error };
+            may_be_given_later(error, unreadable)
         })?;
         let Some(restored) = restored else { return Ok(None) };
         require_files(&store, &restored)?;
-        Ok(Some(Self { files, settings, store, restored }))
+        Ok(Some(Self { files, settings, store, restored, unreadable }))
     }
 
     /// Looks at everything.
     fn look(&self, progress: &mut dyn FnMut(Progress)) -> Result<Found> {
+        let found = self.look_at_all(progress).and_then(|mut found| {
+            require_given(found.pieces().map(|piece| &*piece), self.unreadable)?;
+            Ok(found)
+        });
+        found.map_err(|error| may_be_given_later(error, self.unreadable))
+    }
+
+    fn look_at_all(&self, progress: &mut dyn FnMut(Progress)) -> Result<Found> {
         let mut files = self.files.files();
         files.retain(|info| info.published);
         let total_bytes = files.iter().map(|info| info.bytes).sum();
@@ -333,13 +397,23 @@ impl Subject {
         slots.weigh(self, &logs)?;
         slots.find_copies(&mut tables, &logs)?;
         behind::name_lost(self, &mut logs, &slots)?;
-        let journals = self.look_at_journals();
+        let journals = self.look_at_journals()?;
         meter.add(total_bytes);
         Ok(Found { files: files.len() as u64, bytes: total_bytes, slots, tables, logs, journals })
     }
 
+    /// The data of a file is wrong, or it is known that its device never gives it.
+    fn is_damage(&self, error: &Error) -> bool {
+        is_damage(error, self.unreadable)
+    }
+
+    /// Goes on without what cannot be read, where that counts as damaged.
+    fn pass_over(&self, error: Error) -> Result<()> {
+        if self.is_damage(&error) { Ok(()) } else { Err(error) }
+    }
+
     /// Flipped bits of manifest and file map, which reading them has turned back.
-    fn look_at_journals(&self) -> Vec<Piece> {
+    fn look_at_journals(&self) -> Result<Vec<Piece>> {
         const REPAIR: &str = "written anew, as it was";
         let mut pieces = Vec::new();
         let manifest = &self.restored.manifest;
@@ -354,7 +428,8 @@ impl Subject {
             let step = RepairStep::of_name(name, TierIndex(0), &error.into(), REPAIR);
             pieces.push(Piece { step, bytes: Bytes::Map });
         }
-        pieces
+        require_given(&pieces, self.unreadable)?;
+        Ok(pieces)
     }
 
     /// Takes what is damaged out of use.

@@ -14,12 +14,13 @@ pub(super) fn find(subject: &Subject, logs: &mut LogsFound, slots: &SlotsFound) 
     if logs.state != State::Cut {
         return Ok(());
     }
-    let mut keys = logs.keys();
+    let keys = logs.keys();
     let in_slots = slots.newest_of(&keys)?;
-    keys.retain(|key| {
-        let of_slots = in_slots.get(key).copied();
-        newest_left(subject, logs, key, of_slots) > logs.newest(key)
-    });
-    logs.outdated = keys;
+    for key in keys {
+        let of_slots = in_slots.get(&key).copied();
+        if newest_left(subject, logs, &key, of_slots)? > logs.newest(&key) {
+            logs.outdated.insert(key);
+        }
+    }
     Ok(())
 }

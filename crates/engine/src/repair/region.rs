@@ -16,7 +16,7 @@
 //! Threads: the caller's.
 
 use super::plan::IndexRebuild;
-use super::{Access, Subject};
+use super::{Access, Subject, may_be_given_later};
 use crate::engine::opening::{Opened, open, open_with_new_index};
 use crate::engine::restore::numbers_of;
 use crate::environment::Environment;
@@ -28,7 +28,7 @@ use crate::table_set::manifest::Edit;
 use std::path::Path;
 use thermocline_device::identity::InstanceId;
 use thermocline_device::tiered_files::RegionRecord;
-use thermocline_device::{FileKind, TieredFiles};
+use thermocline_device::{FileKind, TieredFiles, Unreadable};
 use thermocline_foundation::{DatabaseId, FileNumber};
 use thermocline_pmem::Geometry;
 
@@ -174,6 +174,19 @@ fn subject_if(
     })
 }
 
+/// The error says nothing of what a region has: it may be read at another time, by another user, or
+/// by a newer release.
+fn is_no_damage(error: &Error, unreadable: Unreadable) -> bool {
+    match error.kind() {
+        ErrorKind::Io => unreadable == Unreadable::Refused,
+        ErrorKind::Denied
+        | ErrorKind::Locked
+        | ErrorKind::NewerFormat
+        | ErrorKind::TooManyOpenFiles => true,
+        _ => false,
+    }
+}
+
 fn find(
     environment: &Environment,
     subject: &Subject,
@@ -185,10 +198,12 @@ fn find(
         return Ok(IndexRebuild::default());
     };
     let owner = (files.database(), files.instance());
-    let looked = look(environment, &record, owner);
-    if let Some(error) = looked.as_ref().err().filter(|error| is_of_now(error)) {
-        return Err(error.clone());
-    }
+    let looked = match look(environment, &record, owner) {
+        Err(error) if is_no_damage(&error, environment.unreadable) => {
+            return Err(may_be_given_later(error, environment.unreadable));
+        }
+        looked => looked,
+    };
     let known: Vec<_> = restored.levels.tables().map(|(_, table)| table.meta.number).collect();
     if let Ok(tables) = &looked
         && let Some(lost) = tables.iter().find(|table| !known.contains(table))
@@ -212,12 +227,6 @@ fn find(
     }
     let replaced_by = named.map(|region| region.path.clone());
     Ok(IndexRebuild { region: record.path, damage, lost_after, tables, replaced_by })
-}
-
-/// The region cannot be looked at, which says nothing of what it has.
-fn is_of_now(error: &Error) -> bool {
-    use ErrorKind::{Denied, Locked, NewerFormat, TooManyOpenFiles};
-    matches!(error.kind(), Denied | Locked | NewerFormat | TooManyOpenFiles)
 }
 
 impl Subject {

@@ -4,13 +4,12 @@
 use super::logs::{Copied, LogsFound};
 use super::plan::{Lost, RepairStep};
 use super::tables::TableFound;
-use super::{Bytes, Meter, Piece, Subject};
+use super::{Bytes, Meter, Piece, Subject, read_otherwise};
 use crate::error::{Error, ErrorKind, Result};
 use crate::table_set::manifest::broken_slots;
 use bytes::Bytes as Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use thermocline_device::ErrorKind as DeviceErrorKind;
 use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_slab::{
     DamagedHeader, LiveSlots, LostRecord, LostSlot, RecordKind, SLAB_BYTES_MAX, SlabId, Slabs,
@@ -57,7 +56,7 @@ pub(super) fn look(subject: &Subject, meter: &mut Meter<'_>) -> Result<SlotsFoun
     for (number, slab) in live.iter() {
         let Some(id) = slabs.id_of(number) else { continue };
         match slabs.scan(id, slab, &mut |_, _| {}) {
-            Err(error) if is_damage(error.kind()) => {}
+            Err(error) if subject.unreadable.is_damage(error.kind()) => {}
             scanned => {
                 scanned?;
                 meter.add(slab.shape.file_bytes());
@@ -85,10 +84,6 @@ pub(super) fn look(subject: &Subject, meter: &mut Meter<'_>) -> Result<SlotsFoun
     Ok(found)
 }
 
-fn is_damage(kind: DeviceErrorKind) -> bool {
-    matches!(kind, DeviceErrorKind::Corrupt | DeviceErrorKind::Io)
-}
-
 impl SlotsFound {
     /// Gives every intact record in a live slot to `visit`.
     fn for_each(&self, visit: &mut dyn FnMut(&Slot)) -> Result<()> {
@@ -99,11 +94,14 @@ impl SlotsFound {
                 None => slabs.scan(id, live, &mut |_, slot| visit(slot))?,
                 Some(bad) => {
                     let lost: BTreeSet<_> = bad.lost.iter().map(|lost| lost.slot).collect();
-                    slabs.salvage(id, live, self.newest, &mut |address, slot| {
+                    let now = slabs.salvage(id, live, self.newest, &mut |address, slot| {
                         if !lost.contains(&address.slot) {
                             visit(slot);
                         }
                     })?;
+                    if now.lost.iter().any(|now| !lost.contains(&now.slot)) {
+                        return Err(read_otherwise(&format!("slab {number}")));
+                    }
                 }
             }
         }
@@ -145,7 +143,7 @@ impl SlotsFound {
                 Some(None) => piece.step.lost.push(Lost::UnknownRecord),
                 Some(Some(lost)) => {
                     let best = in_slots.get(&lost.key).copied();
-                    piece.step.lost.extend(cost(subject, logs, lost, best));
+                    piece.step.lost.extend(cost(subject, logs, lost, best)?);
                 }
             }
         }
@@ -219,15 +217,15 @@ fn cost(
     logs: &LogsFound,
     lost: &LostRecord,
     in_slots: Option<(Sequence, bool)>,
-) -> Option<Lost> {
+) -> Result<Option<Lost>> {
     let key = &lost.key;
     let is_covered = in_slots.is_some_and(|(sequence, _)| sequence > lost.sequence);
     if lost.is_clean || is_covered || logs.has_from(key, lost.sequence) {
-        return None;
+        return Ok(None);
     }
-    let left = newest_left(subject, logs, key, in_slots);
+    let left = newest_left(subject, logs, key, in_slots)?;
     let older = left.filter(|(_, is_value)| *is_value).map(|(sequence, _)| sequence.0);
-    Some(Lost::Record { key: key.clone(), sequence: lost.sequence.0, older })
+    Ok(Some(Lost::Record { key: key.clone(), sequence: lost.sequence.0, older }))
 }
 
 /// The newest record of `key` that a repair leaves: sequence, and whether it is a value; `in_slots`
@@ -237,12 +235,22 @@ pub(super) fn newest_left(
     logs: &LogsFound,
     key: &[u8],
     in_slots: Option<(Sequence, bool)>,
-) -> Option<(Sequence, bool)> {
-    let tables = subject.restored.levels.tables();
-    let tables = tables.filter(|(_, table)| table.meta.overlaps(Some(key), Some(key)));
-    // A table that cannot be read has a step of its own.
-    let in_tables = tables.filter_map(|(_, table)| table.get(key, Sequence::MAX).ok()?);
-    let in_tables =
-        in_tables.map(|(trailer, _)| (trailer.sequence(), trailer.kind() == TableRecordKind::Put));
-    in_tables.chain(in_slots).chain(logs.newest(key)).max()
+) -> Result<Option<(Sequence, bool)>> {
+    let mut newest = in_slots.max(logs.newest(key));
+    for (_, table) in subject.restored.levels.tables() {
+        if !table.meta.overlaps(Some(key), Some(key)) {
+            continue;
+        }
+        match table.get(key, Sequence::MAX) {
+            Ok(None) => {}
+            Ok(Some((trailer, _))) => {
+                let is_value = trailer.kind() == TableRecordKind::Put;
+                newest = newest.max(Some((trailer.sequence(), is_value)));
+            }
+            // A table that cannot be read has a step of its own.
+            Err(error) if subject.is_damage(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(newest)
 }

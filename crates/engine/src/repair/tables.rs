@@ -1,7 +1,7 @@
 //! Tables with damaged blocks: what can be read of them goes to a table in their place.
 
 use super::plan::{Lost, RepairStep};
-use super::{Bytes, Meter, Piece, Subject, is_damage, read_otherwise};
+use super::{Bytes, Meter, Piece, Subject, read_otherwise};
 use crate::error::{Error, Result};
 use crate::table_set::table::{Table, TableMeta};
 use std::sync::Arc;
@@ -22,13 +22,18 @@ pub(super) struct TableFound {
 }
 
 /// A range of keys of which a table cannot tell anything.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct KeysLost {
     pub after: Option<Vec<u8>>,
     pub until: Vec<u8>,
 }
 
 impl KeysLost {
+    fn of(block: &LostBlocks, table: &TableMeta) -> Self {
+        let after = block.after.clone().filter(|after| *after >= table.smallest_key);
+        Self { after, until: block.until.clone() }
+    }
+
     pub fn has(&self, key: &[u8]) -> bool {
         self.after.as_ref().is_none_or(|after| key > &after[..]) && key <= &self.until[..]
     }
@@ -41,6 +46,12 @@ impl TableFound {
 
     pub fn is(&self, number: FileNumber) -> bool {
         self.meta.number == number
+    }
+
+    /// These are the blocks of which it says that their keys are lost.
+    fn has_told(&self, blocks: &[LostBlocks]) -> bool {
+        let lost = blocks.iter().map(|block| KeysLost::of(block, &self.meta));
+        lost.eq(self.lost.iter().cloned())
     }
 
     /// Notes how many of the lost keys have copies, of which `keys` are.
@@ -68,7 +79,9 @@ pub(super) fn look(subject: &Subject, meter: &mut Meter<'_>) -> Result<Vec<Table
         });
         match verified {
             Ok(_) => {}
-            Err(error) if is_damage(&error) => found.push(examine(subject, level, table, &error)?),
+            Err(error) if subject.is_damage(&error) => {
+                found.push(examine(subject, level, table, &error)?);
+            }
             Err(error) => return Err(error),
         }
         meter.add(table.meta.bytes.saturating_sub(done_bytes));
@@ -86,7 +99,7 @@ fn examine(subject: &Subject, level: usize, table: &Table, error: &Error) -> Res
         Ok((Arc::new(reader), blocks))
     }) {
         Ok((reader, blocks)) => (Some(reader), blocks),
-        Err(error) if is_damage(&error.clone().into()) => {
+        Err(error) if subject.unreadable.is_damage(error.kind()) => {
             let until = meta.largest_key.clone();
             (None, vec![LostBlocks { offset: 0, after: None, until, error }])
         }
@@ -99,16 +112,17 @@ fn examine(subject: &Subject, level: usize, table: &Table, error: &Error) -> Res
         pieces.push(Piece { step, bytes: whole() });
     }
     let mut lost = Vec::new();
-    for LostBlocks { after, until, error, .. } in blocks {
+    for block in blocks {
         let repair = match reader {
             Some(_) => "written anew without the records that cannot be read",
             None => "taken out: its index cannot be read",
         };
-        let after = after.filter(|after| *after >= meta.smallest_key);
-        let mut step = RepairStep::new(&file, &error.into(), repair);
-        step.lost.push(Lost::Keys { after: after.clone(), until: until.clone(), copied: 0 });
+        let keys = KeysLost::of(&block, &meta);
+        let KeysLost { after, until } = keys.clone();
+        let mut step = RepairStep::new(&file, &block.error.into(), repair);
+        step.lost.push(Lost::Keys { after, until, copied: 0 });
         pieces.push(Piece { step, bytes: whole() });
-        lost.push(KeysLost { after, until });
+        lost.push(keys);
     }
     Ok(TableFound { level, meta, lost, pieces, reader })
 }
@@ -129,7 +143,7 @@ pub(super) fn rewrite(subject: &Subject, tables: &[TableFound]) -> Result<Vec<(u
             writer.follow(Sequence(at.saturating_sub(1)));
         }
         let lost = reader.salvage(&mut |key, trailer, value| writer.add(key, trailer, value))?;
-        if lost.len() != table.lost.len() {
+        if !table.has_told(&lost) {
             return Err(read_otherwise(&format!("table {}", table.meta.number)));
         }
         if writer.entries() == 0 {

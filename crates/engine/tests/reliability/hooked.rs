@@ -3,12 +3,13 @@
 
 use std::any::Any;
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline_device::driver::{DirectoryLock, Entry, Space};
 use thermocline_device::{
-    Buffer, Completion, Devices, Driver, DriverFile, Handle, Operation, Queue, Request, Result,
-    TierSpec,
+    Buffer, Completion, Devices, Driver, DriverFile, Error, ErrorKind, Handle, Operation, Queue,
+    Request, Result, TierSpec,
 };
 
 /// What is about to be asked of a device.
@@ -44,12 +45,16 @@ pub type Batches = Arc<dyn Fn(usize) + Send + Sync>;
 /// Sees how many bytes a queue has been handed that were not asked back yet.
 pub type InFlight = Arc<dyn Fn(usize) + Send + Sync>;
 
+/// Says whether a read of these bytes of a file fails.
+pub type NeverGiven = Arc<dyn Fn(&str, Range<u64>) -> bool + Send + Sync>;
+
 /// See the module's header.
 #[derive(Clone)]
 pub struct HookedDevices {
     inner: Arc<dyn Devices>,
     hook: Hook,
     after_read: AfterRead,
+    never_given: NeverGiven,
     batches: Batches,
     in_flight: InFlight,
     /// What files are to be aligned to; none where the device says.
@@ -72,6 +77,7 @@ impl HookedDevices {
             inner,
             hook,
             after_read,
+            never_given: Arc::new(|_, _| false),
             batches,
             in_flight,
             alignment: None,
@@ -97,6 +103,11 @@ impl HookedDevices {
     }
 
     #[allow(dead_code, reason = "shared with the tests of the engine's inside")]
+    pub fn never_giving(self, never_given: NeverGiven) -> Self {
+        Self { never_given, ..self }
+    }
+
+    #[allow(dead_code, reason = "shared with the tests of the engine's inside")]
     pub fn batches(self, batches: Batches) -> Self {
         Self { batches, ..self }
     }
@@ -115,6 +126,7 @@ impl HookedDevices {
             gate: Gate {
                 hook: Arc::clone(&self.hook),
                 after_read: Arc::clone(&self.after_read),
+                never_given: Arc::clone(&self.never_given),
                 path: path.into(),
                 notes_first_writes: self.notes_first_writes,
             },
@@ -146,6 +158,7 @@ impl Devices for HookedDevices {
 struct Gate {
     hook: Hook,
     after_read: AfterRead,
+    never_given: NeverGiven,
     path: PathBuf,
     notes_first_writes: bool,
 }
@@ -159,6 +172,19 @@ impl fmt::Debug for Gate {
 impl Gate {
     fn pass(&self, call: Call, name: &str) -> Result<()> {
         (self.hook)(call, &self.path, name)
+    }
+
+    /// As [`Gate::pass`], for what is asked of an open file.
+    fn pass_operation(&self, call: Call, name: &str, operation: &Operation) -> Result<()> {
+        self.pass(call, name)?;
+        match operation {
+            Operation::Read { offset, buffer }
+                if (self.never_given)(name, *offset..*offset + buffer.len() as u64) =>
+            {
+                Err(Error::new(ErrorKind::Io, "the sector is never given"))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -191,7 +217,7 @@ impl HookedFile {
             Operation::Write { .. } => Call::Write,
             Operation::Sync => Call::Sync,
         };
-        match self.gate.pass(call, &self.name) {
+        match self.gate.pass_operation(call, &self.name, &operation) {
             Ok(()) => {
                 let completion = self.driver.execute(&self.inner, operation);
                 if call == Call::Read {

@@ -17,6 +17,7 @@ mod rebuilt;
 mod simulated;
 mod small_files;
 mod support;
+mod unreadable;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 use crate::support::{SLAB_BYTES, Store, key, scan_all};
 use std::ops::Range;
 use std::sync::Arc;
-use thermocline_device::{Buffer, ErrorKind, File, MemoryDevices};
+use thermocline_device::{Buffer, ErrorKind, File, MemoryDevices, Unreadable};
 use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_slab::{
     DamagedHeader, LiveSlots, RecordKind, Salvage, SlabLive, SlabRemains, Slabs, SlotAddress,
@@ -199,7 +199,7 @@ fn the_file_of_a_slab_tells_its_records_without_a_manifest() {
     let found = |broken: &[Range<u32>]| {
         let remains = SlabRemains::open(Arc::clone(&damaged.file)).unwrap();
         let mut found = Vec::new();
-        let counted = remains.for_each(&mut |slot, record| {
+        let counted = remains.for_each(Unreadable::Refused, &mut |slot, record| {
             found.push((slot, record.sequence().0));
         });
         assert_eq!(counted.unwrap(), broken);

@@ -19,14 +19,14 @@
 //! So damage of one log costs what is unreadable, and nothing of what another has: where a replay
 //! would be refused each log gives all of its intact records, also those behind the damage.
 
-use super::{Bytes, Lost, Piece, RepairStep, is_damage};
+use super::{Bytes, Ground, Lost, Piece, RepairStep};
 use crate::batch::BatchReader;
 use crate::engine::restore::numbers_of;
 use crate::error::{Error, ErrorKind, Result};
 use crate::front::replay::Replay;
 use crate::generations::memtable::{Entry, Memtable, MemtableCursor};
 use std::sync::Arc;
-use thermocline_device::{File, FileKind, TierIndex, TieredFiles};
+use thermocline_device::{File, FileKind, TierIndex};
 use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_log::{LogReader, ReplayEnd, ReplaySummary};
 
@@ -102,19 +102,18 @@ impl LogsTold {
 /// sequence. Adds a piece for each log that is damaged. Nothing else has a newer record than
 /// `known`.
 pub(super) fn newest(
-    files: &Arc<TieredFiles>,
+    ground: &Ground,
     floor: FileNumber,
     known: Sequence,
     pieces: &mut Vec<Piece>,
 ) -> Result<(Vec<Entry>, Sequence)> {
+    let files = &ground.files;
     let mut live = numbers_of(files, |kind| kind == FileKind::Log);
     live.retain(|number| *number >= floor);
     let replay = Replay { files, memtable_bytes: None, region: None };
     let (memtable, last) = match replay.run(&live, known, &mut |_| Ok(())) {
         // What a device does not give now it may give when the rebuild is tried again.
-        Err(error) if error.kind() == ErrorKind::Corrupt => {
-            remains(files, &live, known, &error, pieces)?
-        }
+        Err(error) if ground.is_damage(&error) => remains(ground, &live, known, &error, pieces)?,
         replayed => {
             let replayed = replayed?;
             (replayed.memtable.unwrap_or_default(), replayed.last_sequence)
@@ -134,14 +133,14 @@ pub(super) fn newest(
 
 /// All intact records of the logs `live`, of which no replay takes all, and says `why`.
 fn remains(
-    files: &TieredFiles,
+    ground: &Ground,
     live: &[FileNumber],
     known: Sequence,
     why: &Error,
     pieces: &mut Vec<Piece>,
 ) -> Result<(Arc<Memtable>, Sequence)> {
     const REPAIR: &str = "those of its records that are intact are written to tables";
-    let logs = live.iter().map(|number| Log::read(files, *number)).collect::<Result<Vec<_>>>()?;
+    let logs = live.iter().map(|number| Log::read(ground, *number)).collect::<Result<Vec<_>>>()?;
     let mut remains = Remains { memtable: Memtable::new(), last: known };
     let told_before = pieces.len();
     for (at, log) in logs.iter().enumerate() {
@@ -165,7 +164,7 @@ fn remains(
                 continue;
             }
         };
-        log.give_remains(&mut remains)?;
+        log.give_remains(ground, &mut remains)?;
         let mut step = RepairStep::new(&log.file, &damage, REPAIR);
         step.lost.push(Lost::UnknownRecords);
         pieces.push(Piece::all(log.file.number(), step));
@@ -188,11 +187,11 @@ struct Log {
 }
 
 impl Log {
-    fn read(files: &TieredFiles, number: FileNumber) -> Result<Self> {
-        let file = files.open_file(number)?;
+    fn read(ground: &Ground, number: FileNumber) -> Result<Self> {
+        let file = ground.files.open_file(number)?;
         let read = LogReader::replay_mended(&file, &mut |_, _, _| Ok(()), &mut Vec::new());
         match read.map_err(Error::from) {
-            Err(error) if error.kind() != ErrorKind::Corrupt => Err(error),
+            Err(error) if !ground.is_damage(&error) => Err(error),
             summary => Ok(Self { file, summary }),
         }
     }
@@ -215,7 +214,7 @@ impl Log {
     }
 
     /// Gives also what is behind the damage.
-    fn give_remains(&self, remains: &mut Remains) -> Result<()> {
+    fn give_remains(&self, ground: &Ground, remains: &mut Remains) -> Result<()> {
         let mut given = Ok(());
         let not_given = LogReader::remains(&self.file, &mut |first, payload| {
             if given.is_ok() {
@@ -223,7 +222,10 @@ impl Log {
                 given = remains.take(first, records.count() as u64, payload);
             }
         })?;
-        not_given.map_or(given, |error| Err(error.into()))
+        match not_given.map(Error::from) {
+            Some(error) if !ground.is_damage(&error) => Err(error),
+            _ => given,
+        }
     }
 }
 
@@ -245,7 +247,8 @@ impl Remains {
 }
 
 /// Reads all logs, as far as each can be read.
-pub(super) fn look(files: &Arc<TieredFiles>) -> Result<LogsTold> {
+pub(super) fn look(ground: &Ground) -> Result<LogsTold> {
+    let files = &ground.files;
     let numbers = numbers_of(files, |kind| kind == FileKind::Log);
     let mut told = LogsTold::beginning_with(numbers.first().copied().unwrap_or_default());
     let (mut last, mut is_whole) = (None::<Sequence>, false);
@@ -259,7 +262,7 @@ pub(super) fn look(files: &Arc<TieredFiles>) -> Result<LogsTold> {
         let replayed = LogReader::replay_mended(&file, &mut sink, &mut Vec::new());
         let end = match replayed.map_err(Error::from) {
             Ok(summary) => Some(summary.end),
-            Err(error) if is_damage(&error) => None,
+            Err(error) if ground.is_damage(&error) => None,
             Err(error) => return Err(error),
         };
         match part.first {

@@ -20,18 +20,19 @@
 //! A log that is damaged is kept in `lost`, and gives what of it is intact, also behind the damage:
 //! of a key whose newest record is intact that one counts, whatever is missing beside it.
 //!
-//! The parts: `logs` and `slots`, what each has, and `tables`, which get it. Decision page:
-//! `docs/decisions/0113-a-manifest-made-anew.md`.
+//! The parts: `logs` and `slots`, what each has, `tables`, which get it, and `loads`, their order.
+//! Decision page: `docs/decisions/0113-a-manifest-made-anew.md`.
 //!
 //! Threads: the caller's alone, until the opening at the end.
 
+mod loads;
 mod logs;
 mod slots;
 mod tables;
 
 use super::logs::begin as begin_log;
 use super::plan::{Lost, RepairPlan, RepairStep};
-use super::{Bytes, CACHE_BYTES, Meter, Piece, is_damage, keep};
+use super::{Bytes, CACHE_BYTES, Meter, Piece, is_damage, keep, may_be_given_later, require_given};
 use crate::engine::opened_files::{Access, OpenedFiles, open_files_without_manifest};
 use crate::engine::opening::open;
 use crate::engine::restore::{never_had_manifest, numbers_of, require_floor, restore};
@@ -42,12 +43,15 @@ use crate::jobs::{Jobs, Progress};
 use crate::settings::Settings;
 use crate::table_set::manifest::{Edit, Manifest};
 use crate::table_set::table::{ObsoleteFiles, TableMeta, TableStore};
-use logs::{LoadsLogged, LogsTold};
+use loads::order_loads;
+use logs::LogsTold;
 use slots::SlotsTold;
 use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::tiered_files::RegionRecord;
-use thermocline_device::{FileInfo, FileKind, Origin, TierIndex, TieredFiles};
+use thermocline_device::{
+    ErrorKind as DeviceErrorKind, FileInfo, FileKind, Origin, TierIndex, TieredFiles, Unreadable,
+};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_slab::LiveSlots;
 use thermocline_table::{BlockCache, TableReader};
@@ -94,7 +98,7 @@ impl Environment {
         drop((manifest, told, ground));
         match merge(self, home, settings, progress) {
             // The database is there; merges go on when it is repaired, or has room.
-            Err(error) if is_damage(&error) || error.kind() == ErrorKind::OutOfSpace => {
+            Err(error) if may_wait(&error) => {
                 tracing::warn!(%error, "tables are not merged for now");
                 plan.unmerged = Some(error.to_string());
             }
@@ -102,6 +106,11 @@ impl Environment {
         }
         Ok(plan)
     }
+}
+
+/// What ends a merge, and leaves all as it was for a later one.
+fn may_wait(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io | ErrorKind::OutOfSpace)
 }
 
 /// Has all tables in as few levels as they are in after a compaction, which a merge of level 0
@@ -126,6 +135,7 @@ struct Ground {
     files: Arc<TieredFiles>,
     settings: Settings,
     store: Arc<TableStore>,
+    unreadable: Unreadable,
 }
 
 /// What its files tell.
@@ -178,7 +188,7 @@ impl Ground {
             obsolete: ObsoleteFiles::default(),
             jobs: Arc::new(Jobs::new(&environment.workers)),
         });
-        Ok(Self { files, settings, store })
+        Ok(Self { files, settings, store, unreadable: environment.unreadable })
     }
 
     /// Why the manifest cannot be used; none where it can.
@@ -193,21 +203,32 @@ impl Ground {
                 let checked = checked.and_then(|()| logs.require_loads(restored.last_sequence));
                 Ok(checked.err())
             }
-            Err(error) if had_one && (is_damage(&error) || is_missing(&error)) => Ok(Some(error)),
+            Err(error) if had_one && (self.is_damage(&error) || is_missing(&error)) => {
+                Ok(Some(error))
+            }
             Err(error) => Err(error),
         }
     }
 
+    fn is_damage(&self, error: &Error) -> bool {
+        is_damage(error, self.unreadable)
+    }
+
     /// Looks at everything; none where the manifest can be used.
     fn look(&self, progress: &mut dyn FnMut(Progress)) -> Result<Option<Told>> {
-        let logs = logs::look(&self.files)?;
+        let told = self.look_at_all(progress);
+        told.map_err(|error| may_be_given_later(error, self.unreadable))
+    }
+
+    fn look_at_all(&self, progress: &mut dyn FnMut(Progress)) -> Result<Option<Told>> {
+        let logs = logs::look(self)?;
         let Some(damage) = self.damage(&logs)? else { return Ok(None) };
         let files = self.published(|_| true);
         let bytes = files.iter().map(|info| info.bytes).sum();
         let now = Progress { done_bytes: 0, total_bytes: bytes };
         let mut meter = Meter { now, progress };
         let manifests = numbers_of(&self.files, |kind| kind == FileKind::Manifest);
-        let mut pieces = self.look_at_manifests(&manifests, &damage);
+        let mut pieces = self.look_at_manifests(&manifests, &damage)?;
         // The newest manifest is the one.
         let newest = pieces.len() - 1;
         let of_logs = self.published(|kind| kind == FileKind::Log);
@@ -218,7 +239,8 @@ impl Ground {
         meter.add(bytes);
         let of_tables = tables.iter().map(|table| table.largest_sequence);
         let known = of_tables.chain([slots.last, logs.reached]).max().unwrap_or_default();
-        let (in_logs, last_sequence) = logs::newest(&self.files, logs.floor, known, &mut pieces)?;
+        let (in_logs, last_sequence) = logs::newest(self, logs.floor, known, &mut pieces)?;
+        require_given(&pieces, self.unreadable)?;
         let ranges = tables
             .iter()
             .map(span_of)
@@ -248,19 +270,22 @@ impl Ground {
     }
 
     /// A piece for each manifest, ascending, or one where none is known.
-    fn look_at_manifests(&self, manifests: &[FileNumber], damage: &Error) -> Vec<Piece> {
+    fn look_at_manifests(&self, manifests: &[FileNumber], damage: &Error) -> Result<Vec<Piece>> {
         const REPAIR: &str = "made anew, of what tables, slots and logs tell";
         if manifests.is_empty() {
             let name = FileKind::Manifest.extension().to_owned();
             let step = RepairStep::of_name(name, TierIndex(0), damage, REPAIR);
-            return vec![Piece { step, bytes: Bytes::Missing }];
+            return Ok(vec![Piece { step, bytes: Bytes::Missing }]);
         }
         let piece = |number: &FileNumber| {
             let name = format!("{number}.{}", FileKind::Manifest.extension());
             let step = RepairStep::of_name(name, TierIndex(0), damage, REPAIR);
             match self.files.open_file(*number) {
-                Ok(_) => Piece::all(*number, step),
-                Err(_) => Piece { step, bytes: Bytes::Missing },
+                Ok(_) => Ok(Piece::all(*number, step)),
+                Err(error) if error.kind() == DeviceErrorKind::NotFound => {
+                    Ok(Piece { step, bytes: Bytes::Missing })
+                }
+                Err(error) => Err(error.into()),
             }
         };
         manifests.iter().map(piece).collect()
@@ -279,7 +304,7 @@ impl Ground {
             let cache = Arc::clone(&self.store.cache);
             match TableReader::open_mended(Arc::clone(&file), cache).map_err(Error::from) {
                 Ok(reader) => tables.extend(meta_of(info.number, &reader)),
-                Err(error) if is_damage(&error) => {
+                Err(error) if self.is_damage(&error) => {
                     let repair = "taken out: its index cannot be read";
                     let mut step = RepairStep::new(&file, &error, repair);
                     step.lost.push(Lost::UnknownRecords);
@@ -369,33 +394,6 @@ fn span_of_records(records: &[Entry]) -> Option<KeySpan> {
     Some((records.first()?.key().to_vec(), records.last()?.key().to_vec()))
 }
 
-/// Gives tables of bulk loads a sequence each, and says which keys they have. Files are numbered as
-/// they are made, so a table of a smaller number has nothing that is newer than the load, and each
-/// says which sequence it follows. Its own is the next after these and after an earlier load of the
-/// same keys; or, where logs have all since then, the first after it that is a load's. What was
-/// written between the end of its table and that of the load may have larger ones, and hides it.
-fn order_loads(tables: &mut [TableMeta], logged: &LoadsLogged) -> Vec<KeySpan> {
-    tables.sort_by_key(|table| table.number);
-    let (mut newest, mut loads) = (Sequence::ZERO, Vec::<TableMeta>::new());
-    for table in tables {
-        if table.largest_sequence > Sequence::ZERO {
-            newest = newest.max(table.largest_sequence);
-            continue;
-        }
-        let (from, to) = (Some(&table.smallest_key[..]), Some(&table.largest_key[..]));
-        let of_others = loads.iter().filter(|load| load.overlaps(from, to));
-        let of_others = of_others.map(|load| load.largest_sequence);
-        let least = of_others.chain(table.ingested_at).fold(newest, Sequence::max).next();
-        let is_logged = logged.since.is_some_and(|since| since <= least);
-        let mut sequences = logged.sequences.iter().copied().filter(|_| is_logged);
-        let sequence = sequences.find(|sequence| *sequence >= least).unwrap_or(least);
-        table.ingested_at = Some(sequence);
-        (table.smallest_sequence, table.largest_sequence) = (sequence, sequence);
-        loads.push(table.clone());
-    }
-    loads.iter().map(span_of).collect()
-}
-
 /// Ranges that share keys become one. Of more than can be told the last takes the others.
 fn joined(mut ranges: Vec<KeySpan>) -> Vec<KeySpan> {
     ranges.sort();
@@ -417,51 +415,6 @@ fn joined(mut ranges: Vec<KeySpan>) -> Vec<KeySpan> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn table(number: u64, keys: (&str, &str), newest: u64) -> TableMeta {
-        TableMeta {
-            number: FileNumber(number),
-            bytes: 4096,
-            entries: 2,
-            deletes: 0,
-            older_versions: 0,
-            smallest_key: keys.0.into(),
-            largest_key: keys.1.into(),
-            smallest_sequence: Sequence(newest.min(1)),
-            largest_sequence: Sequence(newest),
-            ingested_at: None,
-        }
-    }
-
-    #[test]
-    fn a_load_is_newer_than_files_before_it_and_than_loads_of_the_same_keys() {
-        let mut tables = [
-            table(9, ("a", "c"), 0),
-            table(3, ("a", "z"), 40),
-            table(5, ("a", "m"), 0),
-            table(6, ("n", "z"), 0),
-            table(12, ("a", "z"), 90),
-        ];
-        let (since, sequences) = (Some(Sequence(20)), vec![Sequence(30), Sequence(57)]);
-        let loads = order_loads(&mut tables, &LoadsLogged { since, sequences });
-        let numbers = tables.iter().map(|table| (table.number.0, table.largest_sequence.0));
-        assert_eq!(numbers.collect::<Vec<_>>(), [(3, 40), (5, 57), (6, 57), (9, 58), (12, 90)]);
-        let of_loads = tables.iter().filter_map(|table| table.ingested_at).collect::<Vec<_>>();
-        assert_eq!(of_loads, [Sequence(57), Sequence(57), Sequence(58)]);
-        assert_eq!(joined(loads), [(b"a".to_vec(), b"m".to_vec()), (b"n".to_vec(), b"z".to_vec())]);
-        // No log is left of that time.
-        let mut alone = [table(4, ("a", "b"), 7), table(8, ("a", "b"), 0)];
-        for since in [None, Some(Sequence(9))] {
-            (alone[1].largest_sequence, alone[1].ingested_at) = (Sequence::ZERO, None);
-            let logged = LoadsLogged { since, sequences: vec![Sequence(12)] };
-            order_loads(&mut alone, &logged);
-            assert_eq!(alone[1].ingested_at, Some(Sequence(8)), "{since:?}");
-        }
-        // Slots had newer records when its table was finished.
-        (alone[1].largest_sequence, alone[1].ingested_at) = (Sequence::ZERO, Some(Sequence(40)));
-        order_loads(&mut alone, &LoadsLogged::default());
-        assert_eq!(alone[1].ingested_at, Some(Sequence(41)));
-    }
 
     #[test]
     fn ranges_that_share_a_key_are_told_as_one_and_many_end_in_one() {

@@ -5,7 +5,7 @@
 //! which its sequence tells.
 
 use super::tables;
-use super::{Bytes, Ground, KeySpan, Lost, Meter, Piece, is_damage};
+use super::{Bytes, Ground, KeySpan, Lost, Meter, Piece};
 use crate::error::{Error, Result};
 use crate::repair::plan::RepairStep;
 use crate::repair::read_otherwise;
@@ -14,7 +14,7 @@ use bytes::Bytes as Value;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use thermocline_device::FileKind;
+use thermocline_device::{FileKind, Unreadable};
 use thermocline_foundation::Sequence;
 use thermocline_slab::{RecordKind as SlotKind, SlabRemains};
 use thermocline_table::{RecordKind, Trailer};
@@ -55,14 +55,14 @@ pub(super) fn look(
         meter.add(info.bytes);
         let slab = match SlabRemains::open(Arc::clone(&file)).map_err(Error::from) {
             Ok(slab) => slab,
-            Err(error) if is_damage(&error) => {
+            Err(error) if ground.is_damage(&error) => {
                 let repair = "taken out: its header page cannot be read";
                 lose(&error, repair, Bytes::All(info.number));
                 continue;
             }
             Err(error) => return Err(error),
         };
-        for broken in told.add(&slab)? {
+        for broken in told.add(&slab, ground.unreadable)? {
             let part = slab.shape().offset(broken.start)..slab.shape().offset(broken.end);
             let which = match broken.len() {
                 1 => format!("slot {} has", broken.start),
@@ -80,9 +80,9 @@ pub(super) fn look(
 
 impl SlotsTold {
     /// Takes the records of the next slab; says which slots have none that is intact.
-    fn add(&mut self, slab: &SlabRemains) -> Result<Vec<Range<u32>>> {
+    fn add(&mut self, slab: &SlabRemains, unreadable: Unreadable) -> Result<Vec<Range<u32>>> {
         let at = self.slabs.len();
-        Ok(slab.for_each(&mut |slot, record| {
+        Ok(slab.for_each(unreadable, &mut |slot, record| {
             let (sequence, bytes) = (record.sequence(), record.record_bytes());
             self.last = self.last.max(sequence);
             let found = InSlot { sequence, slab: at, slot, bytes };
