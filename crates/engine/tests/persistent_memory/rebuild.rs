@@ -131,6 +131,13 @@ fn a_region_that_cannot_be_looked_at_for_now_is_not_given_up() {
         let regions = Arc::new(Unopened(Arc::clone(&machine.regions), kind));
         assert_refused(&Environment { regions, ..machine.environment() }, refused);
     }
+    let regions = Arc::new(Unopened(Arc::clone(&machine.regions), DeviceErrorKind::Io));
+    let environment = Environment { regions, ..machine.environment() };
+    assert_refused(&environment, ErrorKind::Io);
+    // It is known that its device never gives it.
+    let environment = Environment { unreadable: Unreadable::Skipped, ..environment };
+    let planned = environment.plan_index_rebuild(Path::new(HOME), Some(&settings)).unwrap();
+    assert!(planned.damage.is_some(), "{planned:?}");
     let mut newer = machine.regions.stored(REGION);
     for at in thermocline_pmem::layout::IDENTITY_AT {
         // The version of the format.
@@ -319,59 +326,6 @@ fn a_lost_manifest_beside_a_region_leaves_a_checkpoint_alone() {
             let text = error.to_string();
             assert!(!text.contains("--rebuild-manifest"), "{text}");
             assert!(!text.contains("what `repair` says"), "{text}");
-        }
-    }
-}
-
-/// Regions that cannot be opened for now, for one reason.
-#[derive(Debug)]
-struct Unopened(thermocline_device::ErrorKind);
-
-impl Regions for Unopened {
-    fn create(
-        &self,
-        path: &Path,
-        _: u64,
-        driver: RegionDriver,
-    ) -> thermocline_device::Result<(Medium, Circumstances)> {
-        self.open(path, driver)
-    }
-
-    fn open(
-        &self,
-        path: &Path,
-        _: RegionDriver,
-    ) -> thermocline_device::Result<(Medium, Circumstances)> {
-        let text = format!("{} cannot be opened for now", path.display());
-        Err(thermocline_device::Error::new(self.0, text))
-    }
-
-    fn remove(&self, _: &Path) -> thermocline_device::Result<()> {
-        Ok(())
-    }
-}
-
-/// What the region has is not lost because it cannot be opened at this moment, by this user or by
-/// this release.
-#[test]
-fn a_region_that_cannot_be_opened_for_now_is_not_given_up() {
-    use thermocline_device::ErrorKind as Kind;
-    for kind in [Kind::Io, Kind::Denied, Kind::Locked, Kind::NewerFormat, Kind::TooManyOpenFiles] {
-        let (machine, state) = killed();
-        let environment =
-            Environment { regions: Arc::new(Unopened(kind)), ..machine.environment() };
-        let named = with_region("/pmem/other");
-        let planned = environment.plan_index_rebuild(Path::new(HOME), Some(&named));
-        let rebuilt = environment.rebuild_index(Path::new(HOME), Some(&named));
-        for error in [planned.unwrap_err(), rebuilt.unwrap_err()] {
-            assert!(error.to_string().contains("for now"), "{error}");
-        }
-        check(&machine.open().unwrap(), &state, 1000);
-        if kind == Kind::Io {
-            // It is known that it never can.
-            let environment = Environment { unreadable: Unreadable::Skipped, ..environment };
-            let planned = environment.plan_index_rebuild(Path::new(HOME), Some(&named)).unwrap();
-            assert!(planned.damage.is_some(), "{planned:?}");
         }
     }
 }
