@@ -89,10 +89,7 @@ fn with_failed_read(
 ) -> Result<(), Violation> {
     let machine = Machine::new(world.clone(), fixture.seed());
     machine.devices.record_made();
-    machine
-        .environment
-        .plan_repair(Path::new(HOME), None, &mut |_| {})
-        .map_err(|error| format!("what was planned is not planned again: {error}"))?;
+    repair(&machine)?;
     let kinds = machine.devices.kinds();
     let is_read = |(at, kind): (usize, &CallKind)| (*kind == CallKind::Read).then_some(at as u64);
     let reads: Vec<_> = kinds.iter().enumerate().filter_map(is_read).collect();

@@ -110,7 +110,8 @@ impl SlabRemains {
             let part = bytes.slice(from..bytes.len().min(from + slot_bytes));
             match self.slab.decode(slot, &part, memory_bytes) {
                 Ok(Decoded::Whole(record)) => visit(slot, &record),
-                _ if is_zero(&part) => {}
+                // A slab that was cut short has slots that were written, maybe.
+                _ if part.len() == slot_bytes && is_zero(&part) => {}
                 _ => broken.push(slot),
             }
         }

@@ -118,7 +118,17 @@ impl Slabs {
             let record = match self.read(address, 0) {
                 Ok(record) => Ok(record),
                 Err(error) if is_of_slot(&error) => {
-                    let looked = look(&slab, slot);
+                    let looked = match look(&slab, slot) {
+                        Ok(looked) => looked,
+                        // What is not given now may tell the key later.
+                        Err(unread) if !is_of_slot(&unread) => return Err(unread),
+                        Err(unread) => {
+                            damage.push(unread.clone());
+                            lost.push(LostSlot::new(&slab, slot, None, unread));
+                            found.push((slot, Found::Nothing(None)));
+                            continue;
+                        }
+                    };
                     let error = describe(&looked, &error);
                     let record = looked.as_ref().ok().map(|record| LostRecord {
                         key: record.key().to_vec(),
@@ -163,7 +173,10 @@ impl Slabs {
 
     /// What is wrong with a slot that a reader found damaged, with its key where that is known.
     pub(crate) fn named(slab: &Slab, slot: u32, error: &Error) -> Error {
-        if is_of_slot(error) { describe(&look(slab, slot), error) } else { error.clone() }
+        match look(slab, slot) {
+            Ok(looked) if is_of_slot(error) => describe(&looked, error),
+            _ => error.clone(),
+        }
     }
 }
 
@@ -172,15 +185,16 @@ fn is_of_slot(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io)
 }
 
-/// A damaged slot's record with a flipped bit turned back, or the sequence that it claims.
-fn look(slab: &Slab, slot: u32) -> Result<Slot, Option<Sequence>> {
+/// A damaged slot's record with a flipped bit turned back, or the sequence that it claims; an error
+/// where its device does not give it.
+fn look(slab: &Slab, slot: u32) -> Result<Result<Slot, Option<Sequence>>> {
     let len = slab.read_bytes((SLOT_HEADER_BYTES + MEND_BYTES_MAX) as u32);
-    let Ok(buffer) = slab.file.read(slab.shape.offset(slot), len) else { return Err(None) };
+    let buffer = slab.file.read(slab.shape.offset(slot), len)?;
     if let Some(record) = mended(slab, slot, &buffer) {
-        return Ok(record);
+        return Ok(Ok(record));
     }
     let word = buffer.get(8..).and_then(|rest| rest.first_chunk());
-    Err(word.map(|word| Sequence(u64::from_le_bytes(*word) >> 8)))
+    Ok(Err(word.map(|word| Sequence(u64::from_le_bytes(*word) >> 8))))
 }
 
 /// The record of a slot of which one bit was flipped.

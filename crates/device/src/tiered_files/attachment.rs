@@ -69,7 +69,7 @@ impl TieredFiles {
     pub fn write_home_file(&self, name: &str, text: &str) -> Result<()> {
         self.require_writable()?;
         let replace = || small_file::replace(&**self.home_driver(), name, text.as_bytes());
-        sync_site("settings", replace)
+        sync_site("settings", || self.open_files.with_room(replace))
     }
 
     /// The life of the opening that last had a cache of copies, as `DATABASE` has it: none where
@@ -86,7 +86,8 @@ impl TieredFiles {
             cache_life: Some(life),
             ..self.home_as(generation, self.closed_extents.clone(), self.region())
         };
-        sync_site("home", || home.write(&**self.home_driver(), self.home()))?;
+        let write = || home.write(&**self.home_driver(), self.home());
+        sync_site("home", || self.open_files.with_room(write))?;
         *self.cache_life.lock() = home.cache_life;
         Ok(())
     }

@@ -334,7 +334,9 @@ impl Subject {
             None => Ok(()),
         };
         let opened = open_files_if(environment, home, given, access, is_right);
-        let opened = opened.map_err(|error| with_way_out(error, environment.unreadable))?;
+        let unreadable = environment.unreadable;
+        let opened = opened
+            .map_err(|error| may_be_given_later(with_way_out(error, unreadable), unreadable))?;
         // Opened for reading only there is nothing to ask before.
         if opened.files.region().is_some() {
             return Err(refused());

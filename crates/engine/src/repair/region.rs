@@ -79,8 +79,14 @@ fn apply(environment: &Environment, home: &Path, given: Option<&Settings>) -> Re
     match named {
         None => finish(opened)?,
         Some(_) => {
-            opened.engine.close(opened.is_written)?;
+            let is_written = opened.is_written;
+            opened.engine.close(is_written)?;
             drop(opened);
+            if !is_written {
+                let text = "no tier has room for what memtables in the region have, so the region \
+                            was not given up; make room, then try again";
+                return Err(Error::new(ErrorKind::OutOfSpace, text));
+            }
         }
     }
     if named.is_some() {
@@ -182,6 +188,7 @@ fn is_no_damage(error: &Error, unreadable: Unreadable) -> bool {
         ErrorKind::Denied
         | ErrorKind::Locked
         | ErrorKind::NewerFormat
+        | ErrorKind::ReadOnly
         | ErrorKind::TooManyOpenFiles => true,
         _ => false,
     }

@@ -268,6 +268,30 @@ fn a_region_is_read_whole_where_the_tiers_have_no_room_for_it() {
     }
 }
 
+/// Its memtables have nowhere to go: it is not exchanged for another before they have.
+#[test]
+fn a_region_whose_memtables_have_no_room_on_any_tier_is_not_given_up() {
+    let machine = Machine::new();
+    machine.create().close().unwrap();
+    let db = machine.open().unwrap();
+    (0..5).for_each(|number| db.put(format!("{number}"), long_value(number)).unwrap());
+    let killed = machine.killed(db);
+    let tier = killed.devices.directory(Path::new(TIER)).unwrap();
+    let used: u64 = tier.list().unwrap().iter().map(|entry| entry.len).sum();
+    tier.set_capacity_bytes(used + (64 << 10));
+    let mut named = settings();
+    named.persistent_memory.as_mut().unwrap().path = "/pmem/other".into();
+    let rebuilt = killed.environment().rebuild_index(Path::new(HOME), Some(&named));
+    let error = rebuilt.unwrap_err();
+    assert_eq!(error.kind(), thermocline::ErrorKind::OutOfSpace, "{error}");
+    tier.set_capacity_bytes(1 << 30);
+    let db = killed.open().unwrap();
+    for number in 0..5 {
+        let found = db.get(format!("{number}")).unwrap();
+        assert!(found.is_some_and(|found| found == long_value(number)), "{number}");
+    }
+}
+
 #[test]
 fn directories_without_a_region_are_written_as_before() {
     let machine = Machine::new();

@@ -535,6 +535,42 @@ fn what_is_deleted_while_it_waits_stays_deleted() {
     assert_eq!(fault_after_deletes_of_what_waits(), None);
 }
 
+/// Where the index is full a deletion that hides nothing has no entry in it. One that hides what a
+/// snapshot sees, in the very table of the deletion, is another: its table waits.
+#[test]
+fn what_a_snapshot_sees_is_there_after_deletes_that_the_index_has_no_room_for() {
+    // All but one of the latter find a chunk, and puts and deletes are in one memtable.
+    const BEFORE: u64 = 15;
+    const KEYS: u64 = 14;
+    let machine = Machine::new();
+    let settings = Settings { memory: ByteSize::mib(60), ..indexed() };
+    let db = machine.environment().create(Path::new(HOME), &settings).unwrap();
+    let full = fill(&db);
+    let settle = || {
+        db.flush().unwrap();
+        db.settle().unwrap();
+    };
+    (0..full / 2).for_each(|number| db.delete(long_key(number)).unwrap());
+    settle();
+    for number in 0..BEFORE {
+        db.put(longest_key(100 + number), "value").unwrap();
+        if number % 4 == 3 {
+            settle();
+        }
+    }
+    settle();
+    (0..KEYS).for_each(|number| db.put(longest_key(number), "value").unwrap());
+    let snapshot = db.snapshot();
+    (0..KEYS).for_each(|number| db.delete(longest_key(number)).unwrap());
+    settle();
+    assert!(index(&db).waiting_tables > 0, "{:?}", index(&db));
+    for number in 0..KEYS {
+        let seen = snapshot.get(longest_key(number)).unwrap();
+        assert_eq!(seen.as_deref(), Some(&b"value"[..]), "{number}");
+        assert_eq!(db.get(longest_key(number)).unwrap(), None, "{number}");
+    }
+}
+
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_tombstones_that_waiting_records_are_not_sought_for_are_found() {

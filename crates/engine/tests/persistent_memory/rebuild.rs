@@ -126,6 +126,7 @@ fn a_region_that_cannot_be_looked_at_for_now_is_not_given_up() {
     for (kind, refused) in [
         (DeviceErrorKind::Locked, ErrorKind::Locked),
         (DeviceErrorKind::Denied, ErrorKind::Denied),
+        (DeviceErrorKind::ReadOnly, ErrorKind::ReadOnly),
         (DeviceErrorKind::TooManyOpenFiles, ErrorKind::TooManyOpenFiles),
     ] {
         let regions = Arc::new(Unopened(Arc::clone(&machine.regions), kind));

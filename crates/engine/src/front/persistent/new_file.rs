@@ -24,13 +24,13 @@ use thermocline_pmem::{Circumstances, Geometry, Medium, Region, RegionIdentity};
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct NewFile {
-    // Closed before it is removed.
+    // Removed before it is closed, and so unlocked: another opening may make its own there then.
+    pub place: Place,
     pub medium: Medium,
     pub geometry: Geometry,
     pub now: Circumstances,
     /// Writes go to a log.
     pub is_beside_log: bool,
-    pub place: Place,
 }
 
 /// Where the file is; it goes with this unless it is kept.
@@ -64,7 +64,7 @@ impl NewFile {
         let (medium, now) = made.map_err(|error| named(&path, error))?;
         let place = Place { regions, path, is_kept: false };
         let is_beside_log = is_beside_log(driver, &now, preset, &place.path)?;
-        Ok(Self { medium, geometry, now, is_beside_log, place })
+        Ok(Self { place, medium, geometry, now, is_beside_log })
     }
 }
 

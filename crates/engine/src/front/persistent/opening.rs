@@ -91,6 +91,7 @@ pub(crate) fn open(
             open_known(environment, (files, record), kept, require_floor, leaving)
         }
         (None, Some(wanted)) if !files.is_read_only() => {
+            require_floor(&[])?;
             create(environment, files, wanted, settings.preset(), new).map(Some)
         }
         (None, None) if settings.preset() == Preset::Indexed && !files.is_read_only() => {
@@ -133,7 +134,7 @@ fn create(
     let owner = (files.database(), files.instance());
     let new = new.map_or_else(|| NewFile::make(environment, owner, wanted, preset), Ok)?;
     let region = files.take_number()?;
-    let NewFile { medium, geometry, now, is_beside_log, place } = new;
+    let NewFile { place, medium, geometry, now, is_beside_log } = new;
     let path = place.keep();
     let generation = first_generation(files);
     let (database, instance) = owner;

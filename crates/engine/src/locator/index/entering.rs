@@ -114,7 +114,7 @@ impl Entering {
                 while source.key() == Some(&key[..]) {
                     let entry = source.entry()?;
                     newest = newest.into_iter().chain(entry).max_by_key(|entry| entry.trailer);
-                    versions += 1;
+                    versions += source.versions_at_most();
                     source.advance()?;
                 }
             }
@@ -194,6 +194,15 @@ impl Source {
             Origin::Table(_) | Origin::Unopened => return Ok(None),
         };
         Ok(Some(entry_of(self.table.meta.number, self.table.trailer(stored), block)))
+    }
+
+    /// Versions of its key that the next record may stand for: a writer hands over the newest of
+    /// each, and its table may have older ones, which a snapshot sees.
+    fn versions_at_most(&self) -> usize {
+        match &self.records {
+            Origin::Writer(handed, _) if handed.places.len() as u64 != self.table.meta.entries => 2,
+            _ => 1,
+        }
     }
 
     fn advance(&mut self) -> Result<()> {

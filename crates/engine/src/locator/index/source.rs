@@ -193,9 +193,10 @@ impl IndexCursor {
                 self.run.push(Record { key, trailer, value, table });
             }
             self.too_new += usize::from(is_too_new);
-        }
-        if self.too_new > TOO_NEW_MAX {
-            self.is_stale = true;
+            if self.too_new > TOO_NEW_MAX {
+                self.is_stale = true;
+                break;
+            }
         }
         let wanted: Vec<_> =
             named.iter().map(|(at, named)| (&self.run[*at].key[..], named)).collect();
