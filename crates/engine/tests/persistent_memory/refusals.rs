@@ -83,6 +83,28 @@ fn a_copy_of_the_directories_is_refused_as_often_as_it_is_opened_and_the_origina
     }
 }
 
+/// A copy from before the database had its region, which has the same identity, makes none in its
+/// place.
+#[test]
+fn a_copy_from_before_the_region_does_not_take_its_place() {
+    let machine = Machine::new();
+    let with_log = Settings { persistent_memory: None, ..settings() };
+    machine.environment().create(Path::new(HOME), &with_log).unwrap().close().unwrap();
+    let devices = copy_of(&machine.devices);
+    let with_region = Settings { tiers: vec![], ..settings() };
+    let db = machine.environment().open_with(Path::new(HOME), &with_region).unwrap();
+    db.put("key", "value").unwrap();
+    let machine = machine.killed(db);
+    let image = machine.regions.stored(REGION);
+    let copy = Machine { devices, regions: Arc::clone(&machine.regions) };
+    let error = copy.environment().open_with(Path::new(HOME), &with_region).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains(REGION) && text.contains("with memtables"), "{text}");
+    assert!(machine.regions.stored(REGION) == image, "the region has changed");
+    let db = machine.open().unwrap();
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+}
+
 /// A crash left the region a generation ahead of `DATABASE`, and what it had then is a region of
 /// long ago after the next opening.
 #[test]

@@ -93,13 +93,19 @@ fn require_unfinished(
     if left.as_ref().is_ok_and(|(medium, _)| Region::is_unfinished(medium, database)) {
         return Ok(());
     }
-    let identity = left.and_then(|(medium, _)| RegionIdentity::read(&medium));
-    let is_ours = |found: &RegionIdentity| (found.database, found.instance) == (database, instance);
-    if identity.as_ref().is_ok_and(is_ours) {
-        return Ok(());
-    }
-    let what = match identity {
-        Ok(found) => format!("a region of database {}", found.database),
+    let look = |(medium, _): (Medium, Circumstances)| {
+        let found = RegionIdentity::read(&medium)?;
+        Region::arenas_of(&medium, &found).map(|arenas| (found, arenas.len()))
+    };
+    let what = match left.and_then(look) {
+        Ok((found, arenas)) if (found.database, found.instance) == (database, instance) => {
+            if arenas == 0 {
+                return Ok(());
+            }
+            "a region of this database, with memtables that a copy of its directories may not have"
+                .to_owned()
+        }
+        Ok((found, _)) => format!("a region of database {}", found.database),
         Err(error) => format!("no region of this database ({error})"),
     };
     let text = format!(
