@@ -74,7 +74,7 @@ pub fn run(
     Ok(Outcome::Reported)
 }
 
-/// What a repair says of each piece.
+/// The damage of each piece, and what is lost with it.
 fn said(plan: &RepairPlan) -> Vec<(String, Vec<Lost>)> {
     plan.steps.iter().map(|step| (step.damage.clone(), step.lost.clone())).collect()
 }

@@ -83,8 +83,11 @@ fn apply(environment: &Environment, home: &Path, given: Option<&Settings>) -> Re
             opened.engine.close(is_written)?;
             drop(opened);
             if !is_written {
-                let text = "no tier has room for what memtables in the region have, so the region \
-                            was not given up; make room, then try again";
+                let text = format!(
+                    "no tier has room for what memtables in the region {} have, so it was not \
+                     given up; make room, then try again",
+                    found.region.display()
+                );
                 return Err(Error::new(ErrorKind::OutOfSpace, text));
             }
         }

@@ -284,6 +284,7 @@ fn a_region_whose_memtables_have_no_room_on_any_tier_is_not_given_up() {
     let rebuilt = killed.environment().rebuild_index(Path::new(HOME), Some(&named));
     let error = rebuilt.unwrap_err();
     assert_eq!(error.kind(), thermocline::ErrorKind::OutOfSpace, "{error}");
+    assert!(error.to_string().contains(REGION), "{error}");
     tier.set_capacity_bytes(1 << 30);
     let db = killed.open().unwrap();
     for number in 0..5 {

@@ -177,7 +177,7 @@ fn files_are_deleted_also_where_there_is_no_descriptor_to_keep_them_readable() {
     db.engine().shared().files.set_open_files_max(2);
     fails.store(true, Relaxed);
     db.clear_fast_cache().unwrap();
-    assert_eq!(there(), 0, "they would take room that nobody counts");
+    assert_eq!(there(), 0, "they would take room that no account has");
     check(&db, 0..100);
     db.close().unwrap();
 }
