@@ -9,6 +9,7 @@
 use super::{Cell as Limit, Rig};
 use crate::cell::{Cell, Purpose};
 use crate::plan::Launcher;
+use crate::store::REGION;
 use crate::{Outcome, files};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -58,13 +59,24 @@ impl InRig {
     }
 }
 
+/// The limit of a cell's process. One that loads makes the region of persistent memory, whose pages
+/// are in its limit.
+fn limit_of(cell: &Cell) -> Option<ByteSize> {
+    let measured = cell.memory_limit?;
+    Some(match cell.purpose {
+        Purpose::Run => measured,
+        Purpose::Load => {
+            let region = cell.tiers.iter().filter(|tier| tier.name == REGION);
+            ByteSize(measured.0 * LOADING + region.map(|tier| tier.capacity.0).sum::<u64>())
+        }
+    })
+}
+
 impl Launcher for InRig {
     fn command(&self, program: &Path, arguments: &[String], cell: &Cell) -> Outcome<Command> {
-        let memory = cell.memory_limit.ok_or("a cell in a rig needs a limit of its memory")?;
-        let measured = cell.purpose == Purpose::Run;
-        let memory = if measured { memory } else { ByteSize(memory.0 * LOADING) };
+        let memory = limit_of(cell).ok_or("a cell in a rig needs a limit of its memory")?;
         let mut rig = self.rig.borrow_mut();
-        rig.throttle(measured)?;
+        rig.throttle(cell.purpose == Purpose::Run)?;
         rig.drop_caches()?;
         // Whatever is left of the cell before goes first.
         self.limit.take();
@@ -91,7 +103,7 @@ impl Launcher for InRig {
             }
             if usage.killed > 0 {
                 self.rig.borrow_mut().throttle(false)?;
-                let limit = cell.memory_limit.unwrap_or(ByteSize(0));
+                let limit = limit_of(cell).unwrap_or(ByteSize(0));
                 return Err(format!(
                     "the kernel ended the process: it went over its limit of {limit}, of which the \
                      engine was told to use {}",
