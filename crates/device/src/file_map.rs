@@ -252,6 +252,8 @@ pub struct FileMap {
     room_bytes: u64,
     /// Not shorter than this after a compaction that failed.
     compact_again_bytes: u64,
+    /// What older maps take that could not be deleted.
+    left_bytes: u64,
     failed: Option<Error>,
 }
 
@@ -278,6 +280,7 @@ impl FileMap {
             compact_bytes_min: COMPACT_BYTES_MIN,
             room_bytes: u64::MAX,
             compact_again_bytes: 0,
+            left_bytes: 0,
             failed: None,
         })
     }
@@ -324,6 +327,7 @@ impl FileMap {
                 compact_bytes_min: COMPACT_BYTES_MIN,
                 room_bytes: u64::MAX,
                 compact_again_bytes: 0,
+                left_bytes: 0,
                 failed: None,
             });
         }
@@ -360,9 +364,9 @@ impl FileMap {
         self.journal.opened();
     }
 
-    /// Bytes of the map's file.
+    /// Bytes of the map's file, and of older ones that could not be deleted.
     pub fn file_bytes(&self) -> u64 {
-        self.journal.file_bytes()
+        self.journal.file_bytes() + self.left_bytes
     }
 
     /// The next number given out; all below are used or lost.
@@ -378,7 +382,7 @@ impl FileMap {
         }
         let snapshot_bytes = self.state.files.len() * ENTRY_BYTES;
         let afresh_bytes = Journal::begun_bytes(snapshot_bytes, LAST_BYTES);
-        self.file_bytes().max(self.room_bytes) + afresh_bytes
+        self.journal.file_bytes().max(self.room_bytes) + afresh_bytes + self.left_bytes
     }
 
     /// The map's file has so many bytes at most, as far as its state allows.
@@ -461,11 +465,12 @@ impl FileMap {
         });
         match switched {
             Ok(journal) => {
-                let old = map_name(self.number());
+                let (old, old_bytes) = (map_name(self.number()), self.journal.file_bytes());
                 self.snapshot_bytes = journal.len_bytes();
                 self.compact_again_bytes = 0;
                 self.journal = journal;
                 if let Err(error) = driver.delete(&old) {
+                    self.left_bytes += old_bytes;
                     tracing::warn!(%error, "an old file map stays until the next opening");
                 }
                 // What the old one gave back, for the changes to come.

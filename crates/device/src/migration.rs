@@ -130,15 +130,22 @@ impl TieredFiles {
 
     /// After a failed copy: removes what there is of it.
     fn abandon_move(&self, number: FileNumber, kind: FileKind, to: TierIndex) {
-        let name = file_name(number, kind);
-        if let Err(error) = self.tiers()[to.position()].driver().delete(&name)
-            && error.kind() != ErrorKind::NotFound
-        {
+        let deleted = self.tiers()[to.position()].driver().delete(&file_name(number, kind));
+        let stays = deleted.err().filter(|error| error.kind() != ErrorKind::NotFound);
+        if let Some(error) = &stays {
             tracing::warn!(%error, "a half-made copy stays until reopening");
         }
         self.with_state(|state| {
-            if let Some(entry) = state.get_mut(&number) {
+            let moving = state.get_mut(&number);
+            let bytes = moving.map(|entry| {
                 entry.moving_to = None;
+                entry.bytes()
+            });
+            match (stays, bytes) {
+                (None, _) => self.leaving().end(number, to),
+                (Some(_), Some(bytes)) => self.leaving().add((number, kind, to, bytes)),
+                // It was deleted meanwhile, and counts there already.
+                (Some(_), None) => {}
             }
         });
     }
@@ -154,6 +161,9 @@ impl TieredFiles {
             sync_site("move/map", || map.commit(&[MapChange::Move(number, to)]))?;
             self.with_state(|state| {
                 if let Some(entry) = state.get_mut(&number) {
+                    self.leaving().add((number, entry.kind, entry.tier, entry.bytes()));
+                    // An old copy that could not be deleted there was replaced.
+                    self.leaving().end(number, to);
                     entry.tier = to;
                     entry.moving_to = None;
                     if let Some(file) = entry.open.upgrade() {

@@ -97,7 +97,7 @@ pub(crate) struct Allocation {
     pub limit_bytes: u64,
     /// Length of the first slabs of a class.
     pub slab_bytes_min: u64,
-    /// Files of all slabs, those being made included.
+    /// Files of all slabs, those being made and those being deleted included.
     pub file_bytes: u64,
     pub holds: u32,
     held: Vec<SlotAddress>,

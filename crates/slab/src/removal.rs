@@ -85,26 +85,30 @@ impl Slabs {
         self.delete(ids)
     }
 
+    /// What the files took is room for other slabs once they are gone.
     fn delete(&self, ids: &[SlabId]) -> Result<()> {
-        let numbers = self.forget(ids);
-        self.files.delete_files(&numbers)
+        let (numbers, bytes) = self.forget(ids);
+        let deleted = self.files.delete_files(&numbers);
+        self.allocation.lock().file_bytes -= bytes;
+        deleted
     }
 
-    fn forget(&self, ids: &[SlabId]) -> Vec<FileNumber> {
+    /// Gives the files of slabs that are forgotten, and what they take.
+    fn forget(&self, ids: &[SlabId]) -> (Vec<FileNumber>, u64) {
         let mut allocation = self.allocation.lock();
         let mut table = self.open.load().to_vec();
-        let mut numbers = Vec::with_capacity(ids.len());
+        let (mut numbers, mut bytes) = (Vec::with_capacity(ids.len()), 0);
         for id in ids {
             if let Some(slab) = allocation.slabs.remove(id) {
                 debug_assert!(slab.is_empty() && slab.access != Access::Open, "slab {}", id.0);
-                allocation.file_bytes -= slab.shape.file_bytes();
+                bytes += slab.shape.file_bytes();
                 allocation.by_file.remove(&slab.file);
                 numbers.push(slab.file);
                 table[id.0 as usize] = None;
             }
         }
         self.open.store(Arc::new(table));
-        numbers
+        (numbers, bytes)
     }
 
     /// Removes slabs of a reservation that came to nothing. The manifest may name one that was

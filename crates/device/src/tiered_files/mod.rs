@@ -14,13 +14,13 @@
 //!    next opening. Caches alone stay, for their maker to look at: they are never published.
 //! 3. A file number is given out once, ever.
 //! 4. Capacity is accounted for from the moment a file is created, for the length it is expected to
-//!    reach. Where a device has less than its capacity, files go where there is room
-//!    (`new_file.rs`).
+//!    reach, until its name has gone (`leaving.rs`). Where a device has less than its capacity,
+//!    files go where there is room (`new_file.rs`).
 //! 5. All openers of a file share one [`File`]; it follows the file from tier to tier.
 //!
 //! Locks: `map` is held while a change is made durable; `state` only for a moment and never during
-//! I/O. A thread that takes both takes `map` first. `loads` comes last. Threads: everything is
-//! shared freely.
+//! I/O. A thread that takes both takes `map` first. `leaving` and `loads` come last. Threads:
+//! everything is shared freely.
 //!
 //! Long because: the life of a file from creation to deletion is one state under two locks.
 
@@ -31,6 +31,7 @@ mod creation;
 mod devices;
 mod generations;
 mod home;
+mod leaving;
 mod lost;
 mod map_rebuild;
 mod new_file;
@@ -65,6 +66,7 @@ use crate::load::{Loads, Writing};
 use crate::open_files::{OpenFileCounts, OpenFiles};
 use crate::placement::{FileInfo, Placement, TierState, TierUse};
 use crate::tier::{Tier, TierIndex, TierSpec, TrafficTotals};
+use leaving::Leaving;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -87,6 +89,8 @@ pub struct TieredFiles {
     open_files: Arc<OpenFiles>,
     map: Mutex<FileMap>,
     state: Mutex<BTreeMap<FileNumber, Entry>>,
+    /// What is in no entry any more and still takes room.
+    leaving: Leaving,
     /// Bytes of the map's file, which lies on tier 0 and in no entry.
     map_bytes: AtomicU64,
     /// What it may come to, with one that is written afresh beside it.
@@ -167,7 +171,8 @@ pub struct TierUsage {
     pub spec: TierSpec,
     /// Bytes that the database may use there.
     pub capacity_bytes: u64,
-    /// Bytes that its files take, growth that was announced included.
+    /// Bytes that its files take, growth that was announced included, and what could not be deleted
+    /// yet.
     pub used_bytes: u64,
     /// The same by kind, tables by level.
     pub used_by_kind: BTreeMap<FileKind, u64>,
@@ -411,7 +416,8 @@ impl TieredFiles {
         })
     }
 
-    /// Deletes files, all or none; a caller that has one open can go on reading it.
+    /// Deletes files, all or none; a caller that has one open can go on reading it. Then their room
+    /// is that of others, but for what cannot be deleted before the next opening.
     pub fn delete_files(&self, numbers: &[FileNumber]) -> Result<()> {
         self.require_writable()?;
         let numbers: BTreeSet<FileNumber> = numbers.iter().copied().collect();
@@ -430,8 +436,7 @@ impl TieredFiles {
                 sync_site("delete/map", || map.commit(&changes))?;
             }
             let mut state = self.state.lock();
-            let removed =
-                numbers.iter().filter_map(|number| Some((*number, state.remove(number)?)));
+            let removed = numbers.iter().filter_map(|number| self.forget(&mut state, *number));
             Ok(removed.collect::<Vec<_>>())
         })?;
         for (number, entry) in removed {
@@ -443,7 +448,7 @@ impl TieredFiles {
             // Those that have the file read on: without its name it could not be opened again.
             match open.upgrade().map_or(Ok(()), |file| file.keep_open()) {
                 Ok(()) => self.unlink(number, kind, tier, bytes),
-                // What a cache had is read elsewhere; its bytes count no more, so they must go.
+                // What a cache had is read elsewhere, and its room is wanted.
                 Err(_) if kind.keeping() == Keeping::Cache => {
                     self.unlink(number, kind, tier, bytes);
                 }
@@ -466,12 +471,26 @@ impl TieredFiles {
         self.open_files.set_bound(files);
     }
 
+    /// Takes the entry of a file out, which counts on its tier until it is unlinked.
+    fn forget(
+        &self,
+        state: &mut BTreeMap<FileNumber, Entry>,
+        number: FileNumber,
+    ) -> Option<(FileNumber, Entry)> {
+        let entry = state.remove(&number)?;
+        self.leaving.add_entry(number, &entry);
+        Some((number, entry))
+    }
+
     /// Removes a file that the map does not have there, and that gives so many bytes back. What
-    /// cannot be removed now is at the next opening.
+    /// cannot be removed now is at the next opening, and counts until then.
     pub(crate) fn unlink(&self, number: FileNumber, kind: FileKind, tier: TierIndex, bytes: u64) {
         let tier = &self.tiers[tier.position()];
         match tier.driver().delete(&file_name(number, kind)) {
-            Ok(()) => tier.refusals().freed(bytes),
+            Ok(()) => {
+                self.leaving.end(number, tier.index());
+                tier.refusals().freed(bytes);
+            }
             Err(error) => {
                 let tier = tier.describe();
                 tracing::warn!(%error, %tier, "a deleted file stays until reopening");
@@ -513,9 +532,13 @@ impl TieredFiles {
         let location = Arc::clone(&file.location());
         let names = (file_name(old, FileKind::Log), file_name(number, FileKind::Log));
         if let Err(error) = location.tier.driver().rename(&names.0, &names.1) {
-            let lost = self.state.lock().remove(&number);
             // The map has forgotten it, under either name.
-            let bytes = lost.map_or(0, |lost| lost.bytes());
+            let bytes = self.with_state(|state| {
+                let lost = state.remove(&number)?;
+                self.leaving.add_entry(old, &lost);
+                Some(lost.bytes())
+            });
+            let bytes = bytes.unwrap_or(0);
             self.unlink(old, FileKind::Log, location.tier.index(), bytes);
             let text = format!("cannot recycle {}: {error}", file.describe());
             return Err(Error::new(error.kind().after_opening(), text));
@@ -546,15 +569,16 @@ impl TieredFiles {
 
     /// How each tier is used.
     pub fn usage(&self) -> Vec<TierUsage> {
-        let files = self.files();
-        let usage = self.tiers.iter().map(|tier| {
-            let mut used_by_kind = BTreeMap::new();
-            for file in files.iter().filter(|file| file.tier == tier.index()) {
-                *used_by_kind.entry(file.kind).or_default() += file.bytes;
-            }
-            if tier.index() == TierIndex(0) {
-                used_by_kind.insert(FileKind::Map, self.map_bytes.load(Relaxed));
-            }
+        let mut used = vec![BTreeMap::<FileKind, u64>::new(); self.tiers.len()];
+        let mut count = |tier: TierIndex, kind, bytes| {
+            *used[tier.position()].entry(kind).or_default() += bytes;
+        };
+        self.with_state(|state| {
+            state.values().for_each(|entry| count(entry.tier, entry.kind, entry.bytes()));
+            self.leaving.count(&mut count);
+        });
+        count(TierIndex(0), FileKind::Map, self.map_bytes.load(Relaxed));
+        let usage = self.tiers.iter().zip(used).map(|(tier, used_by_kind)| {
             let table = FileKind::Table { level: 0 };
             let (map, slab, index) = (FileKind::Map, FileKind::Slab, FileKind::TableIndex);
             let (log, cache) = (FileKind::Log, FileKind::BlockCache);
@@ -622,7 +646,8 @@ impl TieredFiles {
         self.loads.measure(clock, self.tiers.iter().map(|tier| tier.driver()));
     }
 
-    /// How full the tiers are; a file on the move counts on both.
+    /// How full the tiers are; a file on the move counts on both, and one that was forgotten until
+    /// it is gone.
     pub(crate) fn tier_states(&self, state: &BTreeMap<FileNumber, Entry>) -> Vec<TierState> {
         let empty = |tier: &Arc<Tier>| {
             let capacity_bytes = tier.spec().capacity.0;
@@ -639,6 +664,7 @@ impl TieredFiles {
                 tiers[to.position()].add(entry.kind, bytes);
             }
         }
+        self.leaving.count(|tier, kind, bytes| tiers[tier.position()].add(kind, bytes));
         tiers
     }
 
@@ -653,6 +679,10 @@ impl TieredFiles {
 
     pub(crate) fn loads(&self) -> &Loads {
         &self.loads
+    }
+
+    pub(crate) fn leaving(&self) -> &Leaving {
+        &self.leaving
     }
 
     pub(crate) fn with_state<T>(

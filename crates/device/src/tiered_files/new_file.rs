@@ -126,11 +126,16 @@ impl TieredFiles {
 
     /// Removes what was begun; gives `error` back unless another tier is to be asked.
     fn drop_begun(&self, number: FileNumber, error: &Error) -> Result<()> {
-        let begun = self.state.lock().remove(&number);
-        if let Some(Entry { kind, tier, unpublished: Some(file), .. }) = begun {
-            drop(file);
-            // Nothing of it was promised to others, so nothing is given back either.
-            self.unlink(number, kind, tier, 0);
+        let begun = self.with_state(|state| self.forget(state, number));
+        match begun {
+            Some((_, Entry { kind, tier, unpublished: Some(file), .. })) => {
+                drop(file);
+                // Nothing of it was promised to others, so nothing is given back either.
+                self.unlink(number, kind, tier, 0);
+            }
+            // It was not even made.
+            Some((_, Entry { tier, .. })) => self.leaving.end(number, tier),
+            None => {}
         }
         if error.kind() == ErrorKind::OutOfSpace { Ok(()) } else { Err(error.clone()) }
     }
@@ -141,9 +146,13 @@ impl TieredFiles {
         if context.kind.keeping() == Keeping::Cache {
             return false;
         }
+        let is_copy = |kind: FileKind| kind.keeping() == Keeping::Cache;
         let (mut tiers, copies_bytes) = self.with_state(|state| {
-            let copies = state.values().filter(|entry| entry.kind.keeping() == Keeping::Cache);
-            (self.tier_states(state), copies.map(Entry::bytes).sum::<u64>())
+            let copies = state.values().filter(|entry| is_copy(entry.kind));
+            let mut bytes: u64 = copies.map(Entry::bytes).sum();
+            // Another thread has some leave.
+            self.leaving.count(|_, kind, of| bytes += if is_copy(kind) { of } else { 0 });
+            (self.tier_states(state), bytes)
         });
         asked.iter().for_each(|tier| tiers[tier.position()].is_refused = true);
         let wanted_bytes = tiers[0].used_bytes.saturating_add(expected_bytes);

@@ -21,6 +21,7 @@
 use super::devices::Devices;
 use super::generations::{check_generations, raise_after_crash, write_generation};
 use super::home::{self, Home, RegionRecord};
+use super::leaving::{Leaver, Leaving};
 use super::reshape;
 use super::unfinished;
 use super::{Entry, TieredFiles, file_name};
@@ -139,6 +140,7 @@ impl TieredFiles {
         let mut map = open_map(&home, &tiers, &listings, false)?;
         check_extent(&home.closed, FileKind::Map, map.journal())?;
         check_files(map.state(), &tiers, &listings, is_needed)?;
+        let mut leaving = Vec::new();
         if !read_only {
             is_right(&home)?;
             // A killed process may have left a DATABASE whose name is not durable yet; the tiers
@@ -154,12 +156,12 @@ impl TieredFiles {
             let raise = || write_generation(&home, &home_path, &*home_driver, &tiers);
             sync_site("opening", raise)?;
             map = sync_site("opening/map", || open_map(&home, &tiers, &listings, true))?;
-            remove_leftovers(&map, &*home_driver, &tiers, &listings);
+            leaving = remove_leftovers(&map, &*home_driver, &tiers, &listings);
         }
         let open_files = Arc::new(OpenFiles::new(devices.descriptor_limit(), read_only));
         let parts = Parts { home, home_path, home_driver, tiers, map, locks, open_files };
         let files = Self::assemble(parts, &listings, placement, read_only);
-        Ok(Self { has_ended_change, ..files })
+        Ok(Self { has_ended_change, leaving: Leaving::of(leaving), ..files })
     }
 
     /// The namespace of `parts`, whose directories hold `listings`.
@@ -195,6 +197,7 @@ impl TieredFiles {
             loads: Loads::default(),
             map: Mutex::new(map),
             state: Mutex::new(entries),
+            leaving: Leaving::default(),
             read_only,
             closed: AtomicBool::new(false),
             has_ended_change: false,
@@ -538,19 +541,20 @@ fn kept_caches(
 }
 
 /// Removes what a crash left: files that the map does not list where they are, older and unfinished
-/// maps.
+/// maps. Gives those that stay.
 fn remove_leftovers(
     map: &FileMap,
     home_driver: &dyn Driver,
     tiers: &[Arc<Tier>],
     listings: &[Listing],
-) {
+) -> Vec<Leaver> {
     let files = &map.state().files;
+    let mut leaving = Vec::new();
     let kept: BTreeSet<_> = kept_caches(map.state(), &listings[0])
         .map(|(number, kind, _)| (number, kind.extension()))
         .collect();
     for (tier, listing) in tiers.iter().zip(listings) {
-        for (number, extension) in listing.keys() {
+        for ((number, extension), bytes) in listing {
             let is_kept = tier.index() == TierIndex(0) && kept.contains(&(*number, *extension));
             let is_listed = files.get(number).is_some_and(|entry| {
                 entry.tier == tier.index() && entry.kind.extension() == *extension
@@ -558,8 +562,13 @@ fn remove_leftovers(
             let is_map = tier.index() == TierIndex(0)
                 && *extension == FileKind::Map.extension()
                 && *number == map.number();
-            if !is_listed && !is_map && !is_kept && !planted(Planted::LeftoversKept) {
-                remove(&**tier.driver(), &format!("{number}.{extension}"));
+            if is_listed || is_map || is_kept || planted(Planted::LeftoversKept) {
+                continue;
+            }
+            if !remove(&**tier.driver(), &format!("{number}.{extension}"))
+                && let Some(kind) = FileKind::from_extension(extension)
+            {
+                leaving.push((*number, kind, tier.index(), *bytes));
             }
         }
     }
@@ -569,11 +578,15 @@ fn remove_leftovers(
         }
     }
     debug_assert!(has_file(&**tiers[0].driver(), &map_name(map.number())).unwrap_or(true));
+    leaving
 }
 
-fn remove(driver: &dyn Driver, name: &str) {
-    match driver.delete(name) {
+/// False where it stays.
+fn remove(driver: &dyn Driver, name: &str) -> bool {
+    let removed = driver.delete(name);
+    match &removed {
         Ok(()) => tracing::info!(name, directory = %driver.describe(), "removed a leftover"),
         Err(error) => tracing::warn!(%error, "a leftover stays until the next opening"),
     }
+    removed.is_ok()
 }

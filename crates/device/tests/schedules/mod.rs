@@ -56,6 +56,16 @@ fn add(files: &TieredFiles, context: FileContext) -> Arc<File> {
     file
 }
 
+/// A table that counts with so many bytes.
+fn add_long(files: &TieredFiles, bytes: u64) -> FileNumber {
+    let file = files.create_file(TABLE, bytes).unwrap();
+    file.write(0, Buffer::copy_of(&content(file.number()))).1.unwrap();
+    file.sync().unwrap();
+    files.publish(&[file.number()]).unwrap();
+    files.announce_bytes(file.number(), bytes);
+    file.number()
+}
+
 fn names(devices: &MemoryDevices, tier: u8, end: &str) -> Vec<String> {
     let entries = devices.home(&tier_path(tier)).unwrap().list().unwrap();
     entries.into_iter().map(|entry| entry.name).filter(|name| name.ends_with(end)).collect()
@@ -182,6 +192,41 @@ fn a_recycled_log_has_one_new_name_and_no_thread_loses_bytes() {
         assert_eq!(made.len(), 1, "a log is recycled once");
         assert_eq!(names(&devices, 0, ".log"), [format!("{}.log", made[0])]);
         assert_eq!(files.files().len(), 1);
+    });
+}
+
+#[test]
+fn a_file_gets_the_room_of_a_deleted_or_moved_one_once_that_is_gone() {
+    const BYTES: u64 = 600 << 10;
+    check(2000, || {
+        let devices = MemoryDevices::new();
+        let files = create(&devices);
+        let (moved, deleted) = (add_long(&files, BYTES), add_long(&files, BYTES));
+        let mover = {
+            let files = Arc::clone(&files);
+            spawn(move || {
+                files.delete_files(&[deleted]).unwrap();
+                if let Err(error) = files.migrate(moved, TierIndex(1), &mut |_| {}) {
+                    assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+                }
+            })
+        };
+        let makers = (0..2).map(|_| {
+            let (files, devices) = (Arc::clone(&files), devices.clone());
+            spawn(move || match files.create_file(TABLE, BYTES) {
+                Ok(file) => {
+                    let tier = file.tier().0;
+                    let old = if tier == 0 { moved } else { deleted };
+                    let old = format!("{old}.table");
+                    assert!(!names(&devices, tier, ".table").contains(&old), "{tier}");
+                    files.delete_files(&[file.number()]).unwrap();
+                }
+                Err(error) => assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}"),
+            })
+        });
+        let makers: Vec<_> = makers.collect();
+        join(makers);
+        join([mover]);
     });
 }
 

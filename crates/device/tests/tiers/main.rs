@@ -5,7 +5,11 @@
 mod checkpoint;
 mod crash;
 mod golden;
+#[allow(dead_code, reason = "shared with the tests of the engine")]
+#[path = "../../../engine/tests/reliability/hooked.rs"]
+mod hooked;
 mod journal;
+mod leaving;
 mod migration;
 mod namespace;
 mod open_files;

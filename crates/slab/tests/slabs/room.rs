@@ -1,8 +1,11 @@
 //! Room: slots of larger classes at the limit, emptying, taking out and putting back, figures.
 
+use crate::hooked::{Call, HookedDevices};
 use crate::support::{SLAB_BYTES, Store, reopen, scan_all};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 use thermocline_device::{ErrorKind, MemoryDevices, Origin};
-use thermocline_slab::{SlabChange, SlabId, SlotAddress};
+use thermocline_slab::{SlabChange, SlabId, Slabs, SlotAddress};
 
 /// Slots of 1056 bytes in a slab.
 const SLOTS: usize = (SLAB_BYTES as usize - 4096) / 1056;
@@ -38,6 +41,28 @@ fn larger_slots_serve_where_the_limit_allows_no_new_slab_up_to_twice_the_size() 
     assert_eq!(given, [slots[2]]);
     assert_eq!(store.slabs.read(slots[2], 600).unwrap().record_bytes(), 600);
     assert_eq!(scan_all(&store.slabs, &store.live).unwrap().len(), 9);
+}
+
+#[test]
+fn a_slab_gets_the_room_of_a_deleted_one_once_the_file_of_that_is_gone() {
+    let slabs = Arc::new(OnceLock::<Arc<Slabs>>::new());
+    let of_hook = Arc::clone(&slabs);
+    let hook = move |call: Call, _: &Path, name: &str| {
+        if call == Call::Delete && name.ends_with(".slab") {
+            let slabs = of_hook.get().unwrap();
+            assert!(slabs.stats().file_bytes > 0, "it is there still");
+            assert_eq!(slabs.allocate(&[1000], Origin::Flush).unwrap().slots(), [None]);
+        }
+        Ok(())
+    };
+    let memory = Arc::new(MemoryDevices::default());
+    let store = Store::new(&HookedDevices::new(memory, Arc::new(hook)));
+    slabs.set(Arc::clone(&store.slabs)).unwrap();
+    let reservation = store.reserve(&[1000]);
+    store.slabs.set_limit_bytes(store.slabs.stats().file_bytes);
+    drop(reservation);
+    assert_eq!(store.slabs.stats().file_bytes, 0);
+    assert_eq!(store.reserve(&[1000]).new_slabs().len(), 1);
 }
 
 #[test]
