@@ -81,6 +81,17 @@ impl Error {
         Self::new(ErrorKind::Corrupt, message)
     }
 
+    /// An error of `what`, which is in a region of persistent memory. Damage comes with the way
+    /// out.
+    pub(crate) fn of_region(what: impl std::fmt::Display, error: DeviceError) -> Self {
+        let error = Self::from(error);
+        let way_out = match error.kind {
+            ErrorKind::Corrupt => "; see what `repair --rebuild-index` can do",
+            _ => "",
+        };
+        Self::new(error.kind, format!("{what}: {error}{way_out}"))
+    }
+
     /// The same, said of a key's record.
     pub(crate) fn of_key(self, key: &[u8]) -> Self {
         let message = format!("the record of key {}: {}", key.escape_ascii(), self.message);

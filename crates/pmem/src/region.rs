@@ -15,7 +15,9 @@
 use crate::arena::Arena;
 use crate::chunks::{self, ChunkKind, Chunks, Extent};
 use crate::identity::{Circumstances, Expected, RegionIdentity};
-use crate::layout::{APPLIED_AT, CHUNK_HEADER_BYTES, IDENTITY_AT, JOURNAL_AT, Owner, ROOT_AT};
+use crate::layout::{
+    APPLIED_AT, CHUNK_HEADER_BYTES, IDENTITY_AT, JOURNAL_AT, LINE_BYTES, Owner, ROOT_AT,
+};
 use crate::persist::Medium;
 use crate::run;
 use crate::tree::root::Root;
@@ -90,7 +92,8 @@ impl Region {
         medium.write(JOURNAL_AT, &zeros);
         for index in 0..identity.geometry.chunks() {
             let at = identity.geometry.chunk_at(index);
-            medium.write(at, &zeros[..CHUNK_HEADER_BYTES as usize]);
+            // The line of a first group, too: it would say that the header is gone.
+            medium.write(at, &zeros[..(CHUNK_HEADER_BYTES + LINE_BYTES) as usize]);
         }
         medium.fence();
         Self::create(medium, identity)

@@ -14,6 +14,8 @@ use thermocline_device::{
     Result as DeviceResult,
 };
 use thermocline_foundation::random::Random;
+use thermocline_pmem::chunks::{ChunkKind, Extent, runs};
+use thermocline_pmem::layout::CHUNK_HEADER_BYTES;
 use thermocline_pmem::{Circumstances, Entry, Expected, Medium, Region, RegionIdentity, Tree};
 
 fn with_region(path: &str) -> Settings {
@@ -57,6 +59,32 @@ fn a_damaged_index_is_made_anew_and_nothing_is_lost() {
     let db = machine.open().unwrap();
     assert_eq!(db.stats().index.unwrap().waiting_tables, 0);
     check(&db, &state, 1000);
+}
+
+/// Both copies of the header of an arena, whichever it is: what it had is not taken for room.
+#[test]
+fn a_memtable_without_a_header_is_refused_with_the_way_out() {
+    let (machine, _) = killed();
+    let image = machine.regions.stored(REGION);
+    let medium = Medium::shadowed(&image);
+    let found = RegionIdentity::read(&medium).unwrap();
+    let runs = runs(&medium, &found.owner(), &found.geometry).unwrap();
+    let has_group = |run: &&Extent| medium.load(run.at + CHUNK_HEADER_BYTES) != 0;
+    let arenas = runs.iter().filter(|run| run.header.kind == ChunkKind::Arena).filter(has_group);
+    let arenas: Vec<_> = arenas.collect();
+    assert!(!arenas.is_empty());
+    for arena in arenas {
+        let mut image = image.clone();
+        image[(arena.at / 8) as usize..][..(CHUNK_HEADER_BYTES / 8) as usize].fill(0);
+        let machine = Machine::of(copy_of(&machine.devices), &image);
+        let error = machine.open().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        let text = error.to_string();
+        assert!(text.contains(REGION) && text.contains("repair --rebuild-index"), "{text}");
+        assert!(machine.regions.stored(REGION) == image, "the region has changed");
+        let planned = machine.environment().plan_index_rebuild(Path::new(HOME), None).unwrap();
+        assert!(planned.damage.is_some() && planned.lost_after.is_some(), "{planned:?}");
+    }
 }
 
 #[test]

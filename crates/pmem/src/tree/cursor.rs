@@ -6,12 +6,13 @@
 //!    waits for several lines at a time.
 //! 3. It sees every entry that was there all the time, once, in order. What is entered or removed
 //!    meanwhile it may see or not.
+//! 4. Each leaf brings it further. One that does not is damaged: the walk would not end.
 //!
 //! Threads: any; a cursor is one thread's at a time.
 
 use super::Tree;
 use super::search::{Goal, Position};
-use crate::layout::LINE_BYTES;
+use crate::layout::{LINE_BYTES, damaged};
 use crate::object::Entry;
 use std::collections::VecDeque;
 use thermocline_device::Result;
@@ -37,7 +38,11 @@ impl Tree {
         };
         let Position { leaf, index } = &position;
         let entries = self.entries((*index..leaf.len()).map(|at| leaf.slot(at).offset))?;
-        Ok(LeafEntries { entries, rest: self.end_of(leaf)? })
+        let rest = self.end_of(leaf)?;
+        if rest.as_deref().is_some_and(|rest| rest <= from) {
+            return Err(damaged(leaf.next, "a leaf of the index begins before its left neighbour"));
+        }
+        Ok(LeafEntries { entries, rest })
     }
 
     /// The entries before `until`, or up to the last one where there is none, in the leaf where
@@ -50,6 +55,9 @@ impl Tree {
         let Position { leaf, index } = &position;
         let entries = self.entries((0..*index).rev().map(|at| leaf.slot(at).offset))?;
         let low = self.low_key(leaf.low)?;
+        if until.is_some_and(|until| !low.is_empty() && low.as_slice() >= until) {
+            return Err(damaged(leaf.low, "a leaf of the index begins behind its keys"));
+        }
         Ok(LeafEntries { entries, rest: Some(low).filter(|low| !low.is_empty()) })
     }
 

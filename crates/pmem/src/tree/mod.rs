@@ -202,9 +202,8 @@ impl Tree {
         let mut rest = tombstones;
         while !rest.is_empty() {
             let release = |plan: &mut Plan<'_>, (key, trailer): &(Vec<u8>, u64)| {
-                let is_its = self.get(key)?.is_some_and(|found| found.trailer == *trailer);
                 let released = Entry { trailer: *trailer, ..Entry::default() };
-                if is_its { plan.enter(key, &released) } else { Ok(()) }
+                if plan.has(key, *trailer)? { plan.enter(key, &released) } else { Ok(()) }
             };
             let keys = self.run(|plan, lines_max| fill(plan, rest, lines_max, release))?;
             rest = &rest[keys..];

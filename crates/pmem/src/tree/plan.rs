@@ -393,26 +393,31 @@ impl<'a> Plan<'a> {
         Ok(node.with_slots(prefix, keyed?))
     }
 
-    /// Takes the entry of `key` out if it has this trailer.
-    pub fn remove(&mut self, key: &[u8], trailer: u64) -> Result<()> {
+    /// The way to the entry of `key`, and its object, if it has this trailer.
+    fn find(&self, key: &[u8], trailer: u64) -> Result<Option<(Vec<Step>, u64, Object)>> {
         if self.root.node == 0 {
-            return Ok(());
+            return Ok(None);
         }
         let path = self.path(key)?;
+        let Step { at, index } = path[path.len() - 1];
+        let Some(slot) = self.node(at)?.slots().nth(index) else { return Ok(None) };
+        let object = self.object(slot.offset)?;
+        let is_it = object.key == key && object.entry.trailer == trailer;
+        Ok(is_it.then_some((path, slot.offset, object)))
+    }
+
+    /// There is an entry of `key` with this trailer.
+    pub fn has(&self, key: &[u8], trailer: u64) -> Result<bool> {
+        self.find(key, trailer).map(|found| found.is_some())
+    }
+
+    /// Takes the entry of `key` out if it has this trailer.
+    pub fn remove(&mut self, key: &[u8], trailer: u64) -> Result<()> {
+        let Some((path, old, found)) = self.find(key, trailer)? else { return Ok(()) };
         let leaf = path[path.len() - 1];
-        let node = self.node(leaf.at)?;
-        let (index, is_equal) = self.search(&node, key)?;
-        if !is_equal {
-            return Ok(());
-        }
-        let old = node.slot(index).offset;
-        let found = self.object(old)?.entry;
-        if found.trailer != trailer {
-            return Ok(());
-        }
-        self.draft(leaf.at)?.remove(index);
+        self.draft(leaf.at)?.remove(leaf.index);
         self.unlink_object(old)?;
-        self.count_live(found.table, -1)?;
+        self.count_live(found.entry.table, -1)?;
         self.last = None;
         self.join(&path)
     }

@@ -3,19 +3,21 @@
 //! 1. A node is read where it lies, between two looks at its version: its header, and of its slots
 //!    those that the search comes to. A reader takes no lock; it looks again while the writer
 //!    stores into this very node, a few dozen words. What it read meanwhile counts for nothing,
-//!    errors neither.
+//!    errors neither. After [`LOOKS_MAX`] looks it waits for the end of the run that the writer is
+//!    at, and a node that nothing changes then is damaged: its version has rotted to an odd one.
 //! 2. The range of a node ends where its right neighbour begins. If that neighbour is the one that
 //!    the parent named behind it, the parent's keys have said that the key lies before. If not, the
 //!    node was split or joined meanwhile, and the neighbour's `low` decides. A key outside of the
 //!    range must not be searched for: it may lack the common prefix.
-//! 3. At a node that is dead the reader starts again: its parent no longer names it.
+//! 3. At a node that is dead the reader starts again: its parent no longer names it. Each time the
+//!    writer has unlinked another one, so this comes to an end, too, but for damage.
 //! 4. A walk copies its leaf. Meanwhile the processor fetches the leaves that it comes to next.
 //!
 //! Threads: any, each with a pin (`readers.rs`).
 
 use super::Tree;
 use crate::layout::damaged;
-use crate::node::{DEAD, NODE_BYTES, Node, NodeInPlace, key_bytes};
+use crate::node::{DEAD, NODE_BYTES, Node, NodeInPlace, VERSION_AT, key_bytes};
 use crate::object::{self, Entry, Object};
 use std::cmp::Ordering;
 use thermocline_device::Result;
@@ -26,6 +28,9 @@ use thermocline_foundation::{Planted, planted};
 const LOW_AT: u64 = 24;
 /// Steps of a descent, to the right and down, that only damage takes.
 const STEPS_MAX: usize = 1 << 20;
+/// Looks at a node that changes, and ways down that end at a dead one, after which a reader asks
+/// whether that is damage.
+const LOOKS_MAX: usize = 1 << 12;
 /// Leaves that are fetched ahead of a walk.
 const LEAVES_AHEAD: usize = 2;
 
@@ -137,7 +142,7 @@ impl Tree {
         goal: Goal<'_>,
         ask: impl Fn(&NodeInPlace<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
-        loop {
+        for _ in 0..LOOKS_MAX {
             let root = self.root.load(atomic::Ordering::Acquire);
             if root == 0 {
                 return Ok(None);
@@ -147,6 +152,8 @@ impl Tree {
             }
             pause();
         }
+        let root = self.root.load(atomic::Ordering::Acquire);
+        Err(damaged(root, "a way down from this node of the index ends at a dead one"))
     }
 
     /// Down from `at`; none where a node was dead.
@@ -216,14 +223,26 @@ impl Tree {
             return Err(damaged(at, "a node of the index lies outside of the region"));
         }
         loop {
-            if let Some(node) = NodeInPlace::begin(medium, at) {
-                let said = look(&node);
-                if node.is_unchanged() {
-                    return said;
+            for _ in 0..LOOKS_MAX {
+                if let Some(node) = NodeInPlace::begin(medium, at) {
+                    let said = look(&node);
+                    if node.is_unchanged() {
+                        return said;
+                    }
                 }
+                pause();
             }
-            pause();
+            self.require_at_rest(at)?;
         }
+    }
+
+    /// Waits for the writer, which is at another run afterwards or at none, and refuses a node that
+    /// it has not left at rest. Not for the writer itself.
+    fn require_at_rest(&self, at: u64) -> Result<()> {
+        let _writer = self.writer.lock();
+        let is_at_rest = self.region.medium().load(at + VERSION_AT).is_multiple_of(2);
+        let why = "the version of a node of the index is odd, and nothing changes the node";
+        if is_at_rest { Ok(()) } else { Err(damaged(at, why)) }
     }
 
     /// The lower end of the node at `at`, compared with `key`. It never changes.

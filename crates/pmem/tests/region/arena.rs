@@ -233,6 +233,37 @@ fn a_group_that_was_durable_and_is_not_there_is_damage() {
     }
 }
 
+/// Of the first arena and of later ones, of one chunk and of two.
+#[test]
+fn one_copy_of_an_arenas_header_is_enough_and_without_both_it_is_damage() {
+    let region = create(geometry(5)).region;
+    let write_one = |(number, bytes)| {
+        let table = memtable(&region, number, number, bytes);
+        write(&table, number, &[put(b"key", b"value")]).unwrap();
+        table
+    };
+    let _tables = [(1, 3000), (2, 7000), (3, 3000)].map(write_one);
+    let good = region.medium().snapshot();
+    for chunk in [0, 1, 3] {
+        let at = region.identity().geometry.chunk_at(chunk);
+        let first = (at / 8) as usize;
+        let fault = |lost: std::ops::Range<usize>, rotten: Option<usize>| {
+            let mut image = good.clone();
+            image[first..][lost].fill(0);
+            rotten.into_iter().for_each(|word| image[first + word] ^= 1 << 17);
+            open(&image).and_then(recovered).map(|(_, missing)| missing)
+        };
+        for lost in [0..8, 8..16] {
+            assert_eq!(fault(lost, None).unwrap(), 4);
+        }
+        for (lost, rotten) in [(0..16, None), (0..8, Some(8)), (8..16, Some(1))] {
+            let error = fault(lost, rotten).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+            assert!(error.to_string().contains(&format!("offset {at}:")), "{error}");
+        }
+    }
+}
+
 #[test]
 fn a_later_group_without_an_earlier_one_is_not_replayed_and_not_damage() {
     let region = create(geometry(2)).region;

@@ -1,10 +1,12 @@
 //! The index against a map, under crashes, and with planted bugs.
 
 use super::support::{all_images, create, every_image, geometry, open};
+use crate::chunks::{ChunkKind, runs};
 use crate::layout::Geometry;
+use crate::node::{NODE_BYTES, VERSION_AT};
 use crate::object::{Entry, KEY_BYTES_MAX};
 use crate::region::OpenedRegion;
-use crate::tree::Tree;
+use crate::tree::{LeafEntries, Tree};
 use std::collections::BTreeMap;
 use thermocline_device::{ErrorKind, Result};
 use thermocline_foundation::FileNumber;
@@ -465,4 +467,106 @@ fn a_damaged_index_is_renewed_and_its_room_is_free_again() {
     assert_eq!(model.fault(&renewed), None);
     let again = tree_of(&open(&renewed.region().medium().snapshot()).unwrap()).unwrap();
     assert_eq!(model.fault(&again), None);
+}
+
+/// Where nodes of the index are, or may be.
+fn node_places(tree: &Tree) -> Vec<u64> {
+    let (region, bytes) = (tree.region(), NODE_BYTES as u64);
+    let runs = runs(region.medium(), region.owner(), &region.identity().geometry).unwrap();
+    let of_nodes = runs.iter().filter(|run| run.header.kind == ChunkKind::Nodes);
+    of_nodes.flat_map(|run| (1..run.bytes / bytes).map(|index| run.at + index * bytes)).collect()
+}
+
+/// The errors of look-ups, walks and changes that come to the node at `at`.
+fn errors_at(tree: &Tree, at: u64, entered: &[(Vec<u8>, Entry)]) -> usize {
+    // Of another trailer, so that nothing changes.
+    let released =
+        |(key, entry): &(Vec<u8>, Entry)| tree.release(&[(key.clone(), entry.trailer + 1)]);
+    let gets = entered.iter().filter_map(|(key, _)| tree.get(key).err());
+    let walks = [tree.ascend(b"").err(), tree.descend(None).err()].into_iter().flatten();
+    let walks = walks.chain(tree.cursor(b"").filter_map(Result::err));
+    let changes = entered.iter().take(1).filter_map(|record| released(record).err());
+    let errors: Vec<_> = gets.chain(walks).chain(changes).collect();
+    for error in &errors {
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert!(error.to_string().contains("index"), "{error}");
+    }
+    errors.iter().filter(|error| error.to_string().contains(&format!("offset {at}:"))).count()
+}
+
+/// A version is no durable state, and outside of the checksum of its node: nothing but this tells.
+#[test]
+fn a_version_that_rots_to_an_odd_one_is_damage_and_keeps_no_reader_waiting() {
+    let tree = tree_of(&create(geometry(60))).unwrap();
+    let entered = records(&mut Random::new(4), 900, 300, 3);
+    tree.enter((FileNumber(3), 300), &entered, true).unwrap();
+    let (medium, mut found) = (tree.region().medium(), 0);
+    for at in node_places(&tree) {
+        let version = medium.load(at + VERSION_AT);
+        medium.store(at + VERSION_AT, version | 1);
+        let errors = errors_at(&tree, at, &entered);
+        // What no reader comes to, an opening and a check do not either.
+        let opened = open(&medium.snapshot()).and_then(|opened| tree_of(&opened));
+        assert_eq!((tree.check().is_err(), opened.is_err()), (errors > 0, errors > 0), "{at}");
+        found += usize::from(errors > 0);
+        medium.store(at + VERSION_AT, version);
+    }
+    assert_eq!(found as u64, tree.counts().nodes);
+    let mut model = Model::default();
+    model.enter(&entered);
+    assert_eq!(model.fault(&tree), None);
+}
+
+#[test]
+fn a_node_that_rots_to_a_dead_one_keeps_no_reader_waiting() {
+    let tree = tree_of(&create(geometry(60))).unwrap();
+    let entered = records(&mut Random::new(4), 900, 300, 3);
+    tree.enter((FileNumber(3), 300), &entered, true).unwrap();
+    let medium = tree.region().medium();
+    let mut found = 0;
+    for at in node_places(&tree) {
+        let first = medium.load(at);
+        medium.store(at, first | 0xff << 40);
+        let error = entered.iter().find_map(|(key, _)| tree.get(key).err());
+        if let Some(error) = &error {
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+            assert!(error.to_string().contains("dead"), "{error}");
+        }
+        assert_eq!(tree.check().is_err(), error.is_some(), "{at}");
+        found += u64::from(error.is_some());
+        medium.store(at, first);
+    }
+    assert_eq!(found, tree.counts().nodes);
+}
+
+/// The links between leaves are rotten: a walk reports it or comes to an end.
+#[test]
+fn a_leaf_that_leads_back_keeps_no_walk_going_for_ever() {
+    const NEXT_AT: u64 = 16;
+    const LOW_AT: u64 = 24;
+    let tree = tree_of(&create(geometry(60))).unwrap();
+    let entered = records(&mut Random::new(4), 900, 45, 3);
+    tree.enter((FileNumber(3), 45), &entered, true).unwrap();
+    let (medium, mut forth_errors, mut back_errors) = (tree.region().medium(), 0, 0);
+    let mut nodes = node_places(&tree);
+    nodes.retain(|at| medium.load(*at) != 0);
+    for (at, other) in nodes.iter().flat_map(|at| nodes.iter().map(move |other| (*at, *other))) {
+        for (link, value) in [(NEXT_AT, other), (LOW_AT, medium.load(other + LOW_AT))] {
+            let before = medium.load(at + link);
+            medium.store(at + link, value);
+            let forth: Result<Vec<_>> = tree.cursor(b"").take(2 * entered.len()).collect();
+            let is_endless = forth.as_ref().is_ok_and(|found| found.len() > entered.len());
+            assert!(!is_endless, "a walk from {at} goes on to {other}");
+            forth_errors += usize::from(forth.is_err());
+            let (mut found, mut leaves) = (tree.descend(None), 1);
+            while let Ok(LeafEntries { rest: Some(rest), .. }) = &found {
+                found = tree.descend(Some(rest));
+                leaves += 1;
+                assert!(leaves <= nodes.len(), "a walk back from {at} goes on to {other}");
+            }
+            back_errors += usize::from(found.is_err());
+            medium.store(at + link, before);
+        }
+    }
+    assert!(forth_errors > 0 && back_errors > 0, "{forth_errors} and {back_errors} are refused");
 }

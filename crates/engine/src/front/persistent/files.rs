@@ -27,8 +27,7 @@ pub(super) fn is_beside_log(
 
 /// An error of the region at `path`.
 pub(super) fn named(path: &Path, error: DeviceError) -> Error {
-    let error = Error::from(error);
-    Error::new(error.kind(), format!("persistent memory at {}: {error}", path.display()))
+    Error::of_region(format_args!("persistent memory at {}", path.display()), error)
 }
 
 /// Removes the file of a region that the database does not have.

@@ -363,7 +363,11 @@ pub(crate) fn look(
     record: &RegionRecord,
     (database, instance): (DatabaseId, InstanceId),
 ) -> Result<Vec<FileNumber>> {
-    let named = |error: DeviceError| named(&record.path, error);
+    // Without the way out: the caller is on it.
+    let named = |error: DeviceError| {
+        let error = Error::from(error);
+        Error::new(error.kind(), format!("persistent memory at {}: {error}", record.path.display()))
+    };
     let driver = parse_driver(driver_of(record).0)?;
     let opened = environment.regions.open(&record.path, driver);
     let (medium, now) = opened.map_err(|error| match error.kind() {

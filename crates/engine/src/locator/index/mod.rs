@@ -440,8 +440,7 @@ impl TableIndex {
     }
 
     fn named(&self, error: &thermocline_device::Error) -> Error {
-        let error = Error::from(error.clone());
-        Error::new(error.kind(), format!("the index in persistent memory: {error}"))
+        Error::of_region("the index in persistent memory", error.clone())
     }
 }
 
