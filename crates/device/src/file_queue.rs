@@ -11,8 +11,8 @@
 //! 3. Background work makes way for writes of the log (`io_classes.rs`): its reads ahead wait until
 //!    they are wanted, and batches and streams go in turns.
 //!
-//! Threads: [`read_batch`] and [`sync_batch`] from any; a [`PendingRead`] or [`WriteStream`]
-//! belongs to one thread at a time.
+//! Threads: [`read_batch`] and [`sync_batch`] from any; a [`PendingRead`], [`PendingBatch`] or
+//! [`WriteStream`] belongs to one thread at a time.
 
 use crate::buffer::Buffer;
 use crate::driver::{Completion, Operation, Queue, Request};
@@ -113,50 +113,96 @@ fn read_in_turns(reads: &[ReadAt<'_>]) -> Vec<Result<Buffer>> {
 }
 
 fn read_at_once(reads: &[ReadAt<'_>]) -> Vec<Result<Buffer>> {
-    let mut results: Vec<Option<Result<Buffer>>> = reads.iter().map(|_| None).collect();
-    let mut flights: Vec<Option<(Arc<Location>, Span)>> = Vec::with_capacity(reads.len());
-    let mut lanes: Vec<(Lane, Vec<Request>)> = Vec::new();
-    for (tag, read) in reads.iter().enumerate() {
-        let planned = read.file.located().and_then(|location| {
-            let location = Arc::clone(&location);
-            let span = read.file.span(&location, read.offset, read.len)?;
-            let lane = lane_of(&mut lanes, &location.tier)?;
-            Ok((location, span, lane))
-        });
-        match planned {
-            Ok((location, span, lane)) => {
-                let file = Arc::clone(location.handle());
-                let request = Request { tag: tag as u64, file, operation: span.operation() };
-                lanes[lane].1.push(request);
-                flights.push(Some((location, span)));
-            }
-            Err(error) => {
-                // The others of the batch may have the descriptors.
-                let waits = error.kind() == ErrorKind::TooManyOpenFiles;
-                results[tag] = (!waits).then_some(Err(error));
-                flights.push(None);
-            }
+    Flight::start(reads).wait(reads)
+}
+
+/// A batch of reads under way; see [`start_batch`].
+#[derive(Debug)]
+pub(crate) struct PendingBatch {
+    /// None where it is read when it is waited for.
+    flight: Option<Flight>,
+}
+
+/// Starts all reads, to be waited for later: read-ahead.
+pub(crate) fn start_batch(reads: &[ReadAt<'_>]) -> PendingBatch {
+    let waits = |first: &ReadAt<'_>| first.file.location().tier.classes().makes_way();
+    let is_later = reads.first().is_none_or(waits);
+    PendingBatch { flight: (!is_later).then(|| Flight::start(reads)) }
+}
+
+impl PendingBatch {
+    /// Waits for the reads to finish. `reads` are those that it was started with; results in their
+    /// order.
+    pub fn wait(self, reads: &[ReadAt<'_>]) -> Vec<Result<Buffer>> {
+        match self.flight {
+            Some(flight) => flight.wait(reads),
+            None => read_batch(reads),
         }
     }
-    for (lane, requests) in &mut lanes {
-        lane.queue().submit(requests);
+}
+
+/// Reads of a batch that devices have.
+#[derive(Debug)]
+struct Flight {
+    lanes: Vec<(Lane, Vec<Request>)>,
+    /// By the places in the batch: what a device has, and where it has nothing of a read, why.
+    parts: Vec<Option<(Arc<Location>, Span)>>,
+    results: Vec<Option<Result<Buffer>>>,
+}
+
+impl Flight {
+    fn start(reads: &[ReadAt<'_>]) -> Self {
+        let mut results: Vec<Option<Result<Buffer>>> = reads.iter().map(|_| None).collect();
+        let mut parts = Vec::with_capacity(reads.len());
+        let mut lanes: Vec<(Lane, Vec<Request>)> = Vec::new();
+        for (tag, read) in reads.iter().enumerate() {
+            let planned = read.file.located().and_then(|location| {
+                let location = Arc::clone(&location);
+                let span = read.file.span(&location, read.offset, read.len)?;
+                let lane = lane_of(&mut lanes, &location.tier)?;
+                Ok((location, span, lane))
+            });
+            match planned {
+                Ok((location, span, lane)) => {
+                    let file = Arc::clone(location.handle());
+                    let request = Request { tag: tag as u64, file, operation: span.operation() };
+                    lanes[lane].1.push(request);
+                    parts.push(Some((location, span)));
+                }
+                Err(error) => {
+                    // The others of the batch may have the descriptors.
+                    let waits = error.kind() == ErrorKind::TooManyOpenFiles;
+                    results[tag] = (!waits).then_some(Err(error));
+                    parts.push(None);
+                }
+            }
+        }
+        for (lane, requests) in &mut lanes {
+            lane.queue().submit(requests);
+        }
+        Self { lanes, parts, results }
     }
-    let mut completions = Vec::with_capacity(reads.len());
-    for (lane, _) in &mut lanes {
-        let in_flight = lane.queue().in_flight();
-        lane.queue().reap(in_flight, &mut completions);
+
+    fn wait(self, reads: &[ReadAt<'_>]) -> Vec<Result<Buffer>> {
+        let Self { mut lanes, mut parts, mut results } = self;
+        debug_assert_eq!(parts.len(), reads.len(), "those that were started are waited for");
+        let mut completions = Vec::with_capacity(reads.len());
+        for (lane, _) in &mut lanes {
+            let in_flight = lane.queue().in_flight();
+            lane.queue().reap(in_flight, &mut completions);
+        }
+        for completion in completions {
+            let tag = completion.tag as usize;
+            let (location, span) = parts[tag].take().expect("a request completes once");
+            let ReadAt { file, offset, len } = &reads[tag];
+            let whole = location.finish_read(file.label(), span, completion);
+            results[tag] = Some(whole.and_then(|buffer| file.require(*offset, *len, buffer)));
+        }
+        let alone = |(result, read): (Option<Result<Buffer>>, &ReadAt<'_>)| {
+            result.unwrap_or_else(|| read.file.read(read.offset, read.len))
+        };
+        results.into_iter().zip(reads).map(alone).collect()
     }
-    for completion in completions {
-        let tag = completion.tag as usize;
-        let (location, span) = flights[tag].take().expect("a request completes once");
-        let ReadAt { file, offset, len } = &reads[tag];
-        let whole = location.finish_read(file.label(), span, completion);
-        results[tag] = Some(whole.and_then(|buffer| file.require(*offset, *len, buffer)));
-    }
-    let alone = |(result, read): (Option<Result<Buffer>>, &ReadAt<'_>)| {
-        result.unwrap_or_else(|| read.file.read(read.offset, read.len))
-    };
-    results.into_iter().zip(reads).map(alone).collect()
 }
 
 /// Makes every completed write of each file durable, as parallel as the devices like: one after the

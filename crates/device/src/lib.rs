@@ -53,7 +53,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::{File, PendingRead, ReadAt, WriteStream, read_batch, sync_batch};
 pub use hosts::{HostSettings, Hosts};
 pub use io_classes::{Background, background};
-pub use joined_reads::read_joined;
+pub use joined_reads::{PendingJoined, read_joined, start_joined};
 pub use journal::{Extent, Journal, JournalEnd, Purpose};
 pub use load::TierLoad;
 pub use names::{FileClass, Heat, Holds, NamedFile, NamedInfo, Names, Writer};

@@ -4,7 +4,7 @@ use crate::support::*;
 use std::sync::Arc;
 use thermocline_device::{
     Buffer, Devices, Driver, ErrorKind, FileContext, FileKind, MemoryDevices, Origin, ReadAt,
-    TierIndex, TieredFiles, read_batch, read_joined,
+    TierIndex, TieredFiles, read_batch, read_joined, start_joined,
 };
 use thermocline_foundation::{ByteSize, FileNumber};
 
@@ -323,19 +323,26 @@ fn reads_that_lie_close_together_are_one_and_each_gets_its_own_bytes() {
     let open = [files.open_file(one).unwrap(), files.open_file(two).unwrap()];
     let reads = || files.usage()[0].traffic[&TABLE.kind].reads;
     let check = |asked: &[(usize, u64, usize)], wanted: u64| {
-        let before = reads();
         let read = |(file, offset, len): &(usize, u64, usize)| ReadAt {
             file: &open[*file],
             offset: *offset,
             len: *len,
         };
         let batch: Vec<_> = asked.iter().map(read).collect();
-        for (read, result) in batch.iter().zip(read_joined(&batch)) {
-            let bytes = content(read.file.number(), 300_000);
-            let (start, end) = (read.offset as usize, read.offset as usize + read.len);
-            assert_eq!(*result.unwrap(), bytes[start..end], "{asked:?}");
+        // All at once, or so many bytes of them started before.
+        for ahead in [None, Some(0), Some(40_000), Some(usize::MAX)] {
+            let before = reads();
+            let found = match ahead {
+                None => read_joined(&batch),
+                Some(bytes_max) => start_joined(&batch, bytes_max).wait(&batch),
+            };
+            for (read, result) in batch.iter().zip(found) {
+                let bytes = content(read.file.number(), 300_000);
+                let (start, end) = (read.offset as usize, read.offset as usize + read.len);
+                assert_eq!(*result.unwrap(), bytes[start..end], "{asked:?}");
+            }
+            assert_eq!(reads() - before, wanted, "{asked:?}");
         }
-        assert_eq!(reads() - before, wanted, "{asked:?}");
     };
     check(&[], 0);
     check(&[(0, 100, 50)], 1);
@@ -359,17 +366,15 @@ fn one_of_several_that_cannot_be_read_does_not_take_its_neighbours_with_it() {
     let number = add(&files, TABLE, 9000).unwrap();
     let file = files.open_file(number).unwrap();
     let read = |offset, len| ReadAt { file: &file, offset, len };
-    let found = read_joined(&[
-        read(8000, 500),
-        read(8500, 501),
-        read(7000, 1000),
-        read(u64::MAX - 5, usize::MAX),
-    ]);
+    let batch =
+        [read(8000, 500), read(8500, 501), read(7000, 1000), read(u64::MAX - 5, usize::MAX)];
     let bytes = content(number, 9000);
-    assert_eq!(**found[0].as_ref().unwrap(), bytes[8000..8500]);
-    assert_eq!(**found[2].as_ref().unwrap(), bytes[7000..8000]);
-    for beyond in [1, 3] {
-        assert_eq!(found[beyond].as_ref().unwrap_err().kind(), ErrorKind::Corrupt);
+    for found in [read_joined(&batch), start_joined(&batch, 1 << 20).wait(&batch)] {
+        assert_eq!(**found[0].as_ref().unwrap(), bytes[8000..8500]);
+        assert_eq!(**found[2].as_ref().unwrap(), bytes[7000..8000]);
+        for beyond in [1, 3] {
+            assert_eq!(found[beyond].as_ref().unwrap_err().kind(), ErrorKind::Corrupt);
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod entering;
 mod hooked;
 mod indexed;
 mod life;
+mod long_scans;
 mod order;
 mod presets;
 mod rebuild;

@@ -352,6 +352,12 @@ impl fmt::Debug for HookedQueue {
     }
 }
 
+impl HookedQueue {
+    fn tell_in_flight(&self) {
+        (self.in_flight)(self.completions.iter().map(|done| done.buffer.len()).sum());
+    }
+}
+
 impl Queue for HookedQueue {
     fn submit(&mut self, requests: &mut Vec<Request>) {
         let is_read = |request: &&Request| matches!(request.operation, Operation::Read { .. });
@@ -360,11 +366,12 @@ impl Queue for HookedQueue {
             let completion = execute(&request.file, request.operation);
             self.completions.push(Completion { tag: request.tag, ..completion });
         }
-        (self.in_flight)(self.completions.iter().map(|done| done.buffer.len()).sum());
+        self.tell_in_flight();
     }
 
     fn reap(&mut self, at_least: usize, completions: &mut Vec<Completion>) -> usize {
         completions.extend(self.completions.drain(..at_least));
+        self.tell_in_flight();
         at_least
     }
 

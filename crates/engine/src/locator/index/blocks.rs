@@ -9,8 +9,9 @@ use crate::table_set::table::Table;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use thermocline_device::read_joined;
-use thermocline_table::{Block, BlockAddress, Lookup, Probe, Trailer};
+use thermocline_device::{PendingJoined, ReadAt, read_joined, start_joined};
+use thermocline_foundation::FileNumber;
+use thermocline_table::{Block, BlockAddress, BlockRead, Lookup, Probe, TableReader, Trailer};
 
 /// A record that the index names.
 #[derive(Debug)]
@@ -49,36 +50,66 @@ impl Named {
     }
 }
 
-/// The values of these keys, in their order. Each block is read once, and those that are not cached
-/// as one batch, in which neighbours are one read: a merge writes keys that follow each other into
-/// blocks that do.
-pub(crate) fn read_all(wanted: &[(&[u8], &Named)]) -> Result<Vec<Bytes>> {
-    let mut places = BTreeMap::new();
-    let (mut blocks, mut missing) = (Vec::new(), Vec::new());
-    for (_, named) in wanted {
-        let at = (named.table.meta.number, named.address.offset);
-        if places.contains_key(&at) {
-            continue;
-        }
-        places.insert(at, blocks.len());
-        match named.table.reader()?.probe_at(named.address)? {
-            Probe::Cached(block) => blocks.push(Some(block)),
-            Probe::Fetch(read) => {
-                missing.push((blocks.len(), named.table.reader()?, read));
-                blocks.push(None);
+/// The blocks that records of the index lie in, each once. Those that are not cached are one batch,
+/// in which neighbours are one read: a merge writes keys that follow each other into blocks that
+/// do.
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    /// Where a block is in `found`, by table and offset.
+    places: BTreeMap<(FileNumber, u64), usize>,
+    found: Vec<Option<Block>>,
+    missing: Vec<(usize, Arc<TableReader>, BlockRead)>,
+    pending: Option<PendingJoined>,
+}
+
+impl Blocks {
+    /// Looks for the blocks of `named` in the cache.
+    pub fn of<'a>(named: impl Iterator<Item = &'a Named>) -> Result<Self> {
+        let (mut places, mut found, mut missing) = (BTreeMap::new(), Vec::new(), Vec::new());
+        for named in named {
+            let at = (named.table.meta.number, named.address.offset);
+            if places.contains_key(&at) {
+                continue;
             }
-            Probe::Absent => blocks.push(None),
+            places.insert(at, found.len());
+            let reader = named.table.reader()?;
+            match reader.probe_at(named.address)? {
+                Probe::Cached(block) => found.push(Some(block)),
+                Probe::Fetch(read) => {
+                    missing.push((found.len(), Arc::clone(reader), read));
+                    found.push(None);
+                }
+                Probe::Absent => found.push(None),
+            }
         }
+        Ok(Self { places, found, missing, pending: None })
     }
-    let reads: Vec<_> =
-        missing.iter().map(|(_, reader, read)| read.read_at(reader.file())).collect();
-    for ((place, reader, read), stored) in missing.iter().zip(read_joined(&reads)) {
-        blocks[*place] = Some(reader.fetch(read, stored)?);
+
+    fn reads(missing: &[(usize, Arc<TableReader>, BlockRead)]) -> Vec<ReadAt<'_>> {
+        missing.iter().map(|(_, reader, read)| read.read_at(reader.file())).collect()
     }
-    let value = |(key, named): &(&[u8], &Named)| {
-        let place = places.get(&(named.table.meta.number, named.address.offset));
-        let block = place.and_then(|place| blocks[*place].as_ref());
-        block.map_or_else(|| Err(named.is_not_there()), |block| named.value_in(block, key))
-    };
-    wanted.iter().map(value).collect()
+
+    /// Begins to read what is missing, `bytes_max` bytes at the most.
+    pub fn start(&mut self, bytes_max: usize) {
+        self.pending = Some(start_joined(&Self::reads(&self.missing), bytes_max));
+    }
+
+    /// The values of these keys, in their order, all of which it was made of.
+    pub fn values(self, wanted: &[(&[u8], &Named)]) -> Result<Vec<Bytes>> {
+        let Self { places, mut found, missing, pending } = self;
+        let reads = Self::reads(&missing);
+        let arrived = match pending {
+            Some(pending) => pending.wait(&reads),
+            None => read_joined(&reads),
+        };
+        for ((place, reader, read), stored) in missing.iter().zip(arrived) {
+            found[*place] = Some(reader.fetch(read, stored)?);
+        }
+        let value = |(key, named): &(&[u8], &Named)| {
+            let place = places.get(&(named.table.meta.number, named.address.offset));
+            let block = place.and_then(|place| found[*place].as_ref());
+            block.map_or_else(|| Err(named.is_not_there()), |block| named.value_in(block, key))
+        };
+        wanted.iter().map(value).collect()
+    }
 }

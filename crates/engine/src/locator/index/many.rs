@@ -1,7 +1,7 @@
 //! Look-ups of several keys: one pass over the index in the order of the keys, and one batch of
 //! reads.
 
-use super::blocks::read_all;
+use super::blocks::Blocks;
 use super::{Known, TableIndex, Tables, newest_waiting};
 use crate::error::Result;
 use bytes::Bytes;
@@ -39,7 +39,7 @@ pub(super) fn find(
         }
     }
     let wanted: Vec<_> = named.iter().map(|(at, record)| (keys[*at], record)).collect();
-    let values = read_all(&wanted)?;
+    let values = Blocks::of(named.iter().map(|(_, record)| record))?.values(&wanted)?;
     many.found.extend(named.iter().zip(values).map(|((at, it), value)| (*at, it.trailer, value)));
     Ok(many)
 }

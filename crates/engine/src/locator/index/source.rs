@@ -13,10 +13,11 @@
 //!    when the scan began. So the source is stale then, too.
 //! 4. It holds the tables of its moment, and nothing of the index: between two leaves entries may
 //!    change place. What names a table that went is looked up again.
-//!
-//! Runs grow, as read-ahead does.
+//! 5. Runs grow, as read-ahead does. Of a scan that has come far the next run's blocks are being
+//!    read while the records of this one are given out: one run, of which a device has
+//!    [`AHEAD_BYTES_MAX`] at the most. What is found wrong there is told when the scan comes to it.
 
-use super::blocks::{Named, read_all};
+use super::blocks::{Blocks, Named};
 use super::{TableIndex, Tables};
 use crate::error::Result;
 use crate::merge::{RecordSource, Target};
@@ -35,6 +36,11 @@ const RUN_KEYS_MIN: usize = 4;
 const RUN_KEYS_MAX: usize = 1024;
 /// Bytes of blocks with which a run ends.
 const RUN_BYTES_MAX: u64 = 1 << 20;
+/// Keys after which a scan is long: the next run is begun early from then on. One of a few hundred
+/// keys reads nothing beyond its last run.
+const LONG_KEYS: usize = 1024;
+/// Bytes that are read for the next run while this one is given out.
+const AHEAD_BYTES_MAX: usize = 1 << 20;
 /// Entries too new for the moment after which tables are merged instead.
 const TOO_NEW_MAX: usize = 256;
 
@@ -56,6 +62,48 @@ struct Record {
     table: FileNumber,
 }
 
+/// A record of a run to come.
+#[derive(Debug)]
+struct Planned {
+    key: Vec<u8>,
+    source: PlannedSource,
+}
+
+#[derive(Debug)]
+enum PlannedSource {
+    /// In a block that the index names.
+    Named(Named),
+    /// A tombstone, in that table.
+    Tombstone(Trailer, FileNumber),
+    /// The index does not say what the moment sees.
+    Tables,
+}
+
+/// A run to come, and the blocks of its records.
+#[derive(Debug)]
+struct NextRun {
+    records: Vec<Planned>,
+    blocks: Blocks,
+}
+
+impl NextRun {
+    /// Its blocks are looked for in the cache, and none is read.
+    fn of(records: Vec<Planned>) -> Result<Self> {
+        let blocks = Blocks::of(records.iter().filter_map(|planned| Some(planned.wanted()?.1)))?;
+        Ok(Self { records, blocks })
+    }
+}
+
+impl Planned {
+    /// What is to be read in a block.
+    fn wanted(&self) -> Option<(&[u8], &Named)> {
+        match &self.source {
+            PlannedSource::Named(named) => Some((&self.key, named)),
+            PlannedSource::Tombstone(..) | PlannedSource::Tables => None,
+        }
+    }
+}
+
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct IndexCursor {
@@ -73,6 +121,10 @@ pub(crate) struct IndexCursor {
     rest: Option<Vec<u8>>,
     run: Vec<Record>,
     at: usize,
+    /// The run after `run`, where it was begun.
+    begun: Option<Result<NextRun>>,
+    /// Keys of all runs since the cursor was positioned.
+    keys: usize,
     first_keys: usize,
     next_keys: usize,
     is_forward: bool,
@@ -114,6 +166,8 @@ impl TableIndex {
             rest: None,
             run: Vec::new(),
             at: 0,
+            begun: None,
+            keys: 0,
             first_keys,
             next_keys: first_keys,
             is_forward: true,
@@ -155,55 +209,79 @@ impl IndexCursor {
         self.run.clear();
         self.at = 0;
         while self.run.is_empty() && !self.is_stale {
-            let (mut entries, mut bytes, mut last) = (Vec::new(), 0, None);
-            while entries.len() < self.next_keys && bytes < RUN_BYTES_MAX {
-                let Some((key, entry)) = self.next_entry()? else { break };
-                let block = Some((entry.table, entry.block_offset));
-                if std::mem::replace(&mut last, block) != block {
-                    bytes += u64::from(entry.block_bytes);
-                }
-                entries.push((key, entry));
-            }
-            if entries.is_empty() {
+            let next = self.begun.take().unwrap_or_else(|| self.plan())?;
+            if next.records.is_empty() {
                 return Ok(());
             }
-            self.next_keys = (2 * self.next_keys).min(RUN_KEYS_MAX);
-            self.read(entries)?;
+            let is_long = self.keys >= LONG_KEYS;
+            self.keys += next.records.len();
+            self.read(next)?;
+            if is_long && !self.is_stale {
+                let begun = self.plan();
+                self.begun = Some(begun.map(|mut next| {
+                    next.blocks.start(AHEAD_BYTES_MAX);
+                    next
+                }));
+            }
         }
         Ok(())
     }
 
-    /// The records of `entries` that the moment sees.
-    fn read(&mut self, entries: Vec<(Vec<u8>, Entry)>) -> Result<()> {
-        let mut named = Vec::new();
+    /// The next run; without a record at the end.
+    fn plan(&mut self) -> Result<NextRun> {
+        let (mut entries, mut bytes, mut last) = (Vec::new(), 0, None);
+        while entries.len() < self.next_keys && bytes < RUN_BYTES_MAX {
+            let Some((key, entry)) = self.next_entry()? else { break };
+            let block = Some((entry.table, entry.block_offset));
+            if std::mem::replace(&mut last, block) != block {
+                bytes += u64::from(entry.block_bytes);
+            }
+            entries.push((key, entry));
+        }
+        self.next_keys = (2 * self.next_keys).min(RUN_KEYS_MAX);
+        let mut records = Vec::with_capacity(entries.len());
         for (key, entry) in entries {
             let trailer = self.index.trailer(&entry)?;
             let is_too_new = trailer.sequence() > self.snapshot;
-            if !is_too_new && trailer.kind() == RecordKind::Delete {
-                self.run.push(Record { key, trailer, value: Bytes::new(), table: entry.table });
-                continue;
-            }
-            let table = if is_too_new { None } else { self.table(entry.table) };
-            if let Some(table) = table {
-                let address = BlockAddress { offset: entry.block_offset, len: entry.block_bytes };
-                named.push((self.run.len(), Named { trailer, table, address }));
-                self.run.push(Record { key, trailer, value: Bytes::new(), table: entry.table });
-            } else if let Some(found) = self.index.find_newest(&self.levels, &key, self.snapshot)? {
-                let (trailer, value, table) = (found.trailer, found.value, found.table);
-                self.run.push(Record { key, trailer, value, table });
-            }
+            let source = match trailer.kind() {
+                _ if is_too_new => PlannedSource::Tables,
+                RecordKind::Delete => PlannedSource::Tombstone(trailer, entry.table),
+                _ => self.table(entry.table).map_or(PlannedSource::Tables, |table| {
+                    let (offset, len) = (entry.block_offset, entry.block_bytes);
+                    let address = BlockAddress { offset, len };
+                    PlannedSource::Named(Named { trailer, table, address })
+                }),
+            };
+            records.push(Planned { key, source });
             self.too_new += usize::from(is_too_new);
             if self.too_new > TOO_NEW_MAX {
-                self.is_stale = true;
                 break;
             }
         }
-        let wanted: Vec<_> =
-            named.iter().map(|(at, named)| (&self.run[*at].key[..], named)).collect();
-        let values = read_all(&wanted)?;
-        for ((at, _), value) in named.iter().zip(values) {
-            self.run[*at].value = value;
+        NextRun::of(records)
+    }
+
+    /// The records of `next` that the moment sees.
+    fn read(&mut self, next: NextRun) -> Result<()> {
+        let NextRun { records, blocks } = next;
+        let wanted: Vec<_> = records.iter().filter_map(Planned::wanted).collect();
+        let mut values = blocks.values(&wanted)?.into_iter();
+        for Planned { key, source } in records {
+            let (trailer, value, table) = match source {
+                PlannedSource::Named(named) => {
+                    let value = values.next().expect("each record of the index has a value");
+                    (named.trailer, value, named.table.meta.number)
+                }
+                PlannedSource::Tombstone(trailer, table) => (trailer, Bytes::new(), table),
+                PlannedSource::Tables => {
+                    let found = self.index.find_newest(&self.levels, &key, self.snapshot)?;
+                    let Some(found) = found else { continue };
+                    (found.trailer, found.value, found.table)
+                }
+            };
+            self.run.push(Record { key, trailer, value, table });
         }
+        self.is_stale = self.too_new > TOO_NEW_MAX;
         Ok(())
     }
 
@@ -241,7 +319,7 @@ impl RecordSource for IndexCursor {
             Target::Before(key) => tree.descend(Some(key)),
         };
         self.go_on_with(found.map_err(|error| self.index.named(&error))?);
-        self.next_keys = self.first_keys;
+        (self.next_keys, self.keys, self.begun) = (self.first_keys, 0, None);
         self.next_run()
     }
 
