@@ -96,16 +96,12 @@ impl TieredFiles {
             let open_files = Arc::new(OpenFiles::new(devices.descriptor_limit(), false));
             make(home, home_path, &taken, (locks, open_files), texts, fill)
         });
-        match made {
-            Ok(parts) => Self::assemble_new(parts, placement),
-            Err(error) => {
-                let forget = |home: &Taken| forget(&*home.driver).is_ok();
-                if sync_site("undo", || taken.first().is_none_or(forget)) {
-                    sync_site("undo", || undo_all(devices, &taken));
-                }
-                Err(error)
+        made.and_then(|parts| Self::assemble_new(parts, placement)).inspect_err(|_| {
+            let forget = |home: &Taken| forget(&*home.driver).is_ok();
+            if sync_site("undo", || taken.first().is_none_or(forget)) {
+                sync_site("undo", || undo_all(devices, &taken));
             }
-        }
+        })
     }
 }
 

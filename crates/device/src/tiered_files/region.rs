@@ -22,6 +22,12 @@ impl TieredFiles {
         self.region.lock().clone()
     }
 
+    /// What `DATABASE` says of the region when it is read again. After a write of it that failed
+    /// this is the old text or the new one.
+    pub fn recorded_region(&self) -> Result<Option<RegionRecord>> {
+        Home::read(&*self.home_driver, &self.home).map(|home| home.region)
+    }
+
     /// Has `DATABASE` say `record` of the region, durably.
     pub fn set_region(&self, record: RegionRecord) -> Result<()> {
         self.write_region(Some(record))

@@ -338,11 +338,13 @@ impl Engine {
         }
     }
 
-    /// Gives up the generation that this opening made, unless a manifest whose end is unknown may
-    /// name it as the floor.
+    /// Gives up the generation that this opening made, unless the manifest names it as the floor,
+    /// or one whose end is unknown may.
     pub fn give_up_generation(&self) {
-        if self.shared.latch.check().is_ok() {
-            self.front.enter().discard();
+        let floor = self.versions.tables().log_floor;
+        let quiet = self.front.enter();
+        if self.shared.latch.check().is_ok() && quiet.number() != floor {
+            quiet.discard();
         }
     }
 

@@ -4,6 +4,7 @@
 mod beside_log;
 mod conditional;
 mod crashes;
+mod creation;
 mod entering;
 #[path = "../reliability/hooked.rs"]
 mod hooked;

@@ -2,7 +2,7 @@
 //!
 //! 1. It is there before anything of the database changes, so an opening that cannot have it is
 //!    refused as if it had not been tried.
-//! 2. It goes with this, unless the region is made of it.
+//! 2. It goes with this, unless `DATABASE` may name the region that is made of it.
 //! 3. A region that `DATABASE` does not name holds nothing: one of this database, which a crash
 //!    left while it was made, with or without an identity, is made again.
 //!
@@ -69,10 +69,14 @@ impl NewFile {
 }
 
 impl Place {
+    /// Of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The file stays.
-    pub fn keep(mut self) -> PathBuf {
+    pub fn keep(mut self) {
         self.is_kept = true;
-        std::mem::take(&mut self.path)
     }
 }
 

@@ -118,9 +118,11 @@ fn tree_of(
     tree.map(Some).map_err(|error| named(path, error))
 }
 
-/// Removes the region that a database had made which is to be abandoned.
+/// Removes the region that a database had made which is to be abandoned; also where the write of
+/// `DATABASE` failed that names it, and took effect.
 pub(crate) fn abandon(environment: &Environment, files: &TieredFiles) {
-    let Some(record) = files.region() else { return };
+    let recorded = || files.recorded_region().ok().flatten();
+    let Some(record) = files.region().or_else(recorded) else { return };
     remove(&*environment.regions, &record.path);
 }
 
@@ -135,7 +137,7 @@ fn create(
     let new = new.map_or_else(|| NewFile::make(environment, owner, wanted, preset), Ok)?;
     let region = files.take_number()?;
     let NewFile { place, medium, geometry, now, is_beside_log } = new;
-    let path = place.keep();
+    let path = place.path().to_owned();
     let generation = first_generation(files);
     let (database, instance) = owner;
     let identity = RegionIdentity {
@@ -149,13 +151,17 @@ fn create(
     };
     let (size, driver) = (ByteSize(geometry.bytes), recorded(&wanted.driver, is_beside_log));
     let record = RegionRecord { path: path.clone(), size, driver, generation, is_clean: false };
-    let opened = Region::create(medium, identity).and_then(|opened| {
-        opened.region.sync()?;
-        files.set_region(record).map(|()| opened)
-    });
-    // What was made stays: `DATABASE` may name it, where only the sync of that failed. The next
-    // opening takes it, or makes it again.
-    let opened = opened.map_err(|error| named(&path, error))?;
+    let opened = Region::create(medium, identity).map_err(|error| named(&path, error))?;
+    let told = opened.region.sync().and_then(|()| files.set_region(record));
+    if told.is_ok() || !matches!(files.recorded_region(), Ok(None)) {
+        // `DATABASE` names it, or may: where only the sync of that failed, the next opening takes
+        // it.
+        place.keep();
+    } else {
+        // Before it is unlocked.
+        drop(place);
+    }
+    told.map_err(|error| named(&path, error))?;
     warn_of_loss(&wanted.driver, &path);
     let tree = tree_of(&opened, preset, IndexUse::Keep, &path)?;
     Ok(OpenedRegion { region: opened.region, path, arenas: opened.arenas, tree, is_beside_log })
