@@ -57,8 +57,9 @@ pub struct TableReader {
     copy: Mutex<Option<Arc<TailCopy>>>,
 }
 
-/// The dictionary of a table that is read past the cache, once a block needed it.
-pub(crate) type HeldDictionary = Option<Arc<Dictionary>>;
+/// The dictionary of a table that is read past the cache, once a block needed it; or why no block
+/// gets one.
+pub(crate) type HeldDictionary = Option<Result<Arc<Dictionary>>>;
 
 /// Where the answer to a look-up is.
 #[derive(Clone, Debug)]
@@ -424,8 +425,12 @@ impl TableReader {
             ((WITH_DICTIONARY, raw_len), Some(copies)) => {
                 let dictionary = match held {
                     None => self.dictionary(copies, true)?,
-                    Some(Some(dictionary)) => Arc::clone(dictionary),
-                    Some(held) => Arc::clone(held.insert(self.dictionary(copies, false)?)),
+                    Some(Some(held)) => held.clone()?,
+                    Some(held) => {
+                        let dictionary = self.dictionary(copies, false)?;
+                        *held = Some(Ok(Arc::clone(&dictionary)));
+                        dictionary
+                    }
                 };
                 unpack_with(&dictionary, &self.file, address, raw_len, stored)
             }

@@ -181,7 +181,9 @@ impl Walk<'_, '_> {
 
 /// The table's dictionary where neither copy is sound: a single flipped bit of one turned back, or
 /// the sound part of the one with the sound rest of the other, whose checksum tells. None where
-/// that is not needed, or does not help: then each block says what is wrong.
+/// that is not needed. Where it does not help, each block that leans on the dictionary is lost for
+/// the reason given: a read that failed comes before damage, as the device may give later what
+/// helps.
 fn mended_dictionary(table: &TableReader) -> HeldDictionary {
     let (file, copies) = (table.file(), table.properties().dictionary?);
     if dictionary::read(file, copies).is_ok() {
@@ -192,20 +194,23 @@ fn mended_dictionary(table: &TableReader) -> HeldDictionary {
         mend_sealed(&bound_to(file.place(address.offset)), &mut buffer);
         plain_of(file, address, buffer)
     };
-    dictionary::read_by(file, copies, &mended).ok().or_else(|| spliced(file, copies))
+    let mended = dictionary::read_by(file, copies, &mended);
+    Some(mended.or_else(|why| spliced(file, copies)?.ok_or(why)))
 }
 
 /// Places at which two copies may differ, so that they are tried.
 const DIFFERENCES_MAX: usize = 64;
 
-/// A dictionary from a part of each copy.
-fn spliced(file: &File, copies: Copies) -> HeldDictionary {
-    let read = |copy: BlockAddress| file.read(copy.offset, copy.len as usize).ok();
+/// A dictionary from a part of each copy; none where no parts make one.
+fn spliced(file: &File, copies: Copies) -> Result<Option<Arc<Dictionary>>> {
+    let read = |copy: BlockAddress| file.read(copy.offset, copy.len as usize);
     let [one, other] = [read(copies[0])?, read(copies[1])?];
-    let body_len = one.len().min(other.len()).checked_sub(size_of::<u32>())?;
+    let Some(body_len) = one.len().min(other.len()).checked_sub(size_of::<u32>()) else {
+        return Ok(None);
+    };
     let differ: Vec<_> = (0..body_len).filter(|at| one[*at] != other[*at]).collect();
     if differ.len() > DIFFERENCES_MAX {
-        return None;
+        return Ok(None);
     }
     for cut in differ.into_iter().skip(1) {
         for (before, behind) in [(&one, &other), (&other, &one)] {
@@ -213,12 +218,12 @@ fn spliced(file: &File, copies: Copies) -> HeldDictionary {
                 let parts = [&before[..cut], &behind[cut..body_len], &sealed[body_len..]];
                 let whole = Buffer::copy_of(&parts.concat());
                 if let Ok(bytes) = plain_of(file, copy, whole) {
-                    return Dictionary::prepare(&bytes).ok().map(Arc::new);
+                    return Ok(Dictionary::prepare(&bytes).ok().map(Arc::new));
                 }
             }
         }
     }
-    None
+    Ok(None)
 }
 
 /// The index partition at `address`, a single flipped bit turned back.

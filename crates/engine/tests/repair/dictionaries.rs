@@ -1,12 +1,15 @@
 //! Tables whose dictionary is damaged: one copy costs nothing, both cost what leans on them.
 
+use crate::hooked::{Call, HookedDevices};
 use crate::support::{
     HOME, Image, Model, compare, environment, of_kind, repair, restore, settings, take,
 };
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use thermocline::{ByteSize, Compression, Preset, Settings};
+use thermocline::{ByteSize, Compression, ErrorKind, Preset, Settings};
 use thermocline_device::MemoryDevices;
+use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a dictionary begins with.
 const MAGIC: [u8; 4] = 0xec30_a437_u32.to_le_bytes();
@@ -96,4 +99,58 @@ fn a_table_whose_dictionary_is_gone_loses_what_leans_on_it_and_no_more() {
     assert!(!plan.loses_nothing(), "{plan:?}");
     let lost = compare(&devices, &model, &plan).len();
     assert!(lost > 100 && lost <= model.len() / 2, "{lost} of {}", model.len());
+}
+
+/// The image with a table whose dictionary is made of what is left of both copies; its name, and
+/// where they lie.
+fn with_mendable_dictionary(image: &Image, is_spliced: bool) -> (Image, String, [u64; 2]) {
+    let tables = of_kind(image, ".table");
+    let index = tables.into_iter().find(|index| copies(&image[*index].2).len() == 2).unwrap();
+    let mut damaged = image.clone();
+    let (_, name, bytes) = &mut damaged[index];
+    let [first, second] = copies(bytes)[..] else { unreachable!("it has two") };
+    match is_spliced {
+        true => {
+            bytes[first + 100..first + 120].fill(0x5a);
+            bytes[second + 8..second + 40].fill(0x5a);
+        }
+        false => {
+            bytes[first + 77] ^= 0x04;
+            bytes[second + 8..second + 200].fill(0x5a);
+        }
+    }
+    let name = name.clone();
+    (damaged, name, [first as u64, second as u64])
+}
+
+#[test]
+fn a_dictionary_that_is_not_given_for_a_moment_is_not_damaged() {
+    let (image, model) = with_dictionaries();
+    for is_spliced in [false, true] {
+        let (damaged, name, places) = with_mendable_dictionary(&image, is_spliced);
+        let mut ended = 0;
+        for at in 0.. {
+            let devices = restore(&damaged);
+            let (count, name) = (Arc::new(AtomicU64::new(0)), name.clone());
+            let counted = Arc::clone(&count);
+            let fails = move |of: &str, read: Range<u64>| {
+                let is_counted = of == name && places.iter().any(|place| read.contains(place));
+                is_counted && counted.fetch_add(1, Relaxed) == at
+            };
+            let inner = Arc::new(devices.clone());
+            let hooked = HookedDevices::new(inner, Arc::new(|_: Call, _: &Path, _: &str| Ok(())));
+            let failing = environment(Arc::new(hooked.never_giving(Arc::new(fails))));
+            let plan = failing.repair(Path::new(HOME), None, &mut |_| {}).unwrap_or_else(|error| {
+                assert_eq!(error.kind(), ErrorKind::Io, "read {at}: {error}");
+                ended += 1;
+                repair(&devices)
+            });
+            assert!(plan.loses_nothing(), "read {at}: {plan:?}");
+            assert!(compare(&devices, &model, &plan).is_empty(), "read {at}");
+            if count.load(Relaxed) <= at {
+                break;
+            }
+        }
+        assert!(ended > 2, "{ended}");
+    }
 }
