@@ -6,6 +6,9 @@
 #[allow(dead_code, reason = "shared with other tests")]
 mod hooked;
 
+#[path = "tier_changes/copies.rs"]
+mod copies;
+
 use hooked::{Call, HookedDevices};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

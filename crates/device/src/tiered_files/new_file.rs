@@ -168,15 +168,26 @@ impl TieredFiles {
         copies.leave(wanted_bytes.saturating_sub(usable_bytes as u64))
     }
 
-    /// Deletes the copies that an earlier opening left and that no cache has taken over: a repair
-    /// has none. False where there are no copies.
-    fn delete_left_copies(&self) -> bool {
+    /// Copies that an earlier opening left and that no cache has taken over, with their bytes: all
+    /// there are where none runs, as in a repair or a change of the tiers.
+    fn left_copies(&self) -> Vec<(FileNumber, u64)> {
         let is_left = |entry: &Entry| {
             entry.kind.keeping() == Keeping::Cache && entry.open.strong_count() == 0
         };
-        let left: Vec<_> = self.with_state(|state| {
-            state.iter().filter(|(_, entry)| is_left(entry)).map(|(number, _)| *number).collect()
-        });
+        self.with_state(|state| {
+            let left = state.iter().filter(|(_, entry)| is_left(entry));
+            left.map(|(number, entry)| (*number, entry.bytes())).collect()
+        })
+    }
+
+    /// Bytes of these copies, which lie on tier 0.
+    pub(super) fn left_copies_bytes(&self) -> u64 {
+        self.left_copies().iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Deletes them. False where there are none.
+    pub(super) fn delete_left_copies(&self) -> bool {
+        let left: Vec<_> = self.left_copies().into_iter().map(|(number, _)| number).collect();
         let deleted = self.delete_files(&left);
         if let Err(error) = &deleted {
             tracing::warn!(%error, "copies of a cache stay until reopening");

@@ -3,10 +3,12 @@
 //!
 //! 1. Room for all of them is found before the first one is copied.
 //! 2. The database is valid after each move; copies in a new directory count for nothing yet.
+//! 3. What a cache has on the tier that goes is dropped with it. Elsewhere it gives way
+//!    (`room.rs`).
 //!
 //! Threads: the caller's alone.
 
-use super::room::{Rooms, Spared};
+use super::room::{Going, Rooms, Spared};
 use super::{Copied, TierChange};
 use crate::context::FileKind;
 use crate::error::{Error, ErrorKind, Result};
@@ -32,7 +34,8 @@ impl TieredFiles {
             TierChange::Add(0, _) => {
                 let files = self.published(|info| info.kind == FileKind::Slab);
                 let new = [(Arc::clone(&tiers[0]), BTreeMap::new())];
-                let rooms = Rooms::new(&new, 0, spared.logs_bytes);
+                let rooms =
+                    |going: Option<Going<'_>>| Rooms::new(&new, 0, spared.logs_bytes, going);
                 self.copy_to(&tiers[0], &files, rooms, progress)
             }
             TierChange::Add(..) => Ok(()),
@@ -41,8 +44,10 @@ impl TieredFiles {
                 let files = self.published(|info| info.tier.position() == *at);
                 let bytes = files.iter().map(|info| info.bytes).sum();
                 let kept_bytes = if *at == 0 { spared.logs_bytes } else { 0 };
-                let rooms = Rooms::of_device(&tiers[*at], bytes, kept_bytes);
-                self.copy_to(&tiers[*at], &files, rooms, progress)
+                let to = &tiers[*at];
+                let rooms =
+                    |going: Option<Going<'_>>| Rooms::of_device(to, bytes, kept_bytes, going);
+                self.copy_to(to, &files, rooms, progress)
             }
         }
     }
@@ -58,11 +63,15 @@ impl TieredFiles {
         &self,
         to: &Arc<Tier>,
         files: &[FileInfo],
-        mut rooms: Rooms,
+        rooms: impl Fn(Option<Going<'_>>) -> Rooms,
         progress: Copied<'_>,
     ) -> Result<()> {
         let total: u64 = files.iter().map(|info| info.bytes).sum();
-        if let Some(info) = files.iter().find(|info| !rooms.take(0, None, info)) {
+        self.beside_copies_or_instead(|going| {
+            let mut rooms = rooms(going);
+            let Some(info) = files.iter().find(|info| !rooms.take(0, None, info)) else {
+                return Ok(());
+            };
             let text = format!(
                 "{} has no room for {}: {} are to go there, and logs and journals need some; give \
                  it more, or name another",
@@ -70,8 +79,8 @@ impl TieredFiles {
                 file_name(info.number, info.kind),
                 ByteSize(total)
             );
-            return Err(Error::new(ErrorKind::OutOfSpace, text));
-        }
+            Err(Error::new(ErrorKind::OutOfSpace, text))
+        })?;
         let mut done = 0;
         for info in files {
             let (file, name) = (self.open_file(info.number)?, file_name(info.number, info.kind));
@@ -84,7 +93,7 @@ impl TieredFiles {
 
     /// Moves all files of the tier at `at` to others, see [`TieredFiles::moves_off`].
     fn drain(&self, at: usize, spared: Spared, progress: Copied<'_>) -> Result<()> {
-        let mut moves = self.moves_off(at, spared)?;
+        let mut moves = self.beside_copies_or_instead(|going| self.moves_off(at, spared, going))?;
         // Slabs last: where another move fails, they are on the fastest tier still.
         moves.reverse();
         let total = moves.iter().map(|(.., bytes)| bytes).sum();
@@ -99,14 +108,19 @@ impl TieredFiles {
     /// Where all files of the tier at `at` go, slabs first: slabs to the fastest that stays, and
     /// where they were not on the fastest as others do: to the next slower tier that has room, or
     /// else to a faster one.
-    fn moves_off(&self, at: usize, spared: Spared) -> Result<Vec<(FileNumber, TierIndex, u64)>> {
+    fn moves_off(
+        &self,
+        at: usize,
+        spared: Spared,
+        going: Option<Going<'_>>,
+    ) -> Result<Vec<(FileNumber, TierIndex, u64)>> {
         let leaving = TierIndex(at as u8);
         let mut files = self.published(|info| info.tier == leaving);
         files.sort_by_key(|info| (info.kind != FileKind::Slab, std::cmp::Reverse(info.bytes)));
         let used = self.usage().into_iter().map(|usage| usage.used_by_kind);
         let tiers: Vec<_> = self.tiers.iter().cloned().zip(used).collect();
         let fastest = [usize::from(at == 0)];
-        let mut rooms = Rooms::new(&tiers, fastest[0], spared.logs_bytes);
+        let mut rooms = Rooms::new(&tiers, fastest[0], spared.logs_bytes, going);
         let order: Vec<_> = (at + 1..tiers.len()).chain((0..at).rev()).collect();
         let mut moves = Vec::new();
         for info in &files {

@@ -30,7 +30,7 @@ use super::opening::{LOCK_NAME, absolute, has_file, parse_name, require_distinct
 use super::unfinished::{clear_of, is_begun_by};
 use super::{TieredFiles, creation, file_name};
 use crate::context::FileKind;
-use crate::driver::{DirectoryLock, Driver, Entry};
+use crate::driver::{DirectoryLock, Driver, Entry, Space};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file_map::{FileMap, MapState, map_name};
 use crate::identity::{self, Identity};
@@ -82,7 +82,7 @@ impl TieredFiles {
     /// Errors: `Invalid` for a place that there is not, and where this opening has ended a change;
     /// `OutOfSpace` where the files of a tier that goes have no room on the others; `AlreadyExists`
     /// and `Invalid` for a directory that is not empty. The database is as it was then, but for
-    /// files that have moved already.
+    /// files that have moved already, and copies of a cache that made room.
     pub fn change_tiers(
         &self,
         devices: &dyn Devices,
@@ -104,7 +104,7 @@ impl TieredFiles {
         // What would stop it at its end is better known before all is copied.
         let listed = Home { tiers: new.clone(), ..self.home_as(0, BTreeMap::new(), self.region()) };
         listed.text(&self.home)?;
-        require_room(&*self.home_driver, &self.home, ENDING_BYTES)?;
+        self.require_room(&*self.home_driver, &self.home, ENDING_BYTES)?;
         let mut tiers = self.kept_tiers(&new);
         let mut taken = None;
         if let Some(at) = added {
@@ -251,37 +251,43 @@ impl TieredFiles {
         Ok(Taken { tier, is_new, _lock: lock })
     }
 
+    /// From `CHANGING` on nothing opens the database without what ends the change, so its room is
+    /// asked for before.
+    fn require_room(&self, driver: &dyn Driver, path: &Path, bytes: u64) -> Result<()> {
+        self.beside_copies_or_instead(|going| {
+            let Ok(Space { free_bytes, .. }) = driver.space() else { return Ok(()) };
+            let given_bytes = going.map_or(0, |going| going.bytes_on(driver));
+            if free_bytes.saturating_add(given_bytes) >= bytes {
+                return Ok(());
+            }
+            let text = format!(
+                "{} has {} free, and a change of the tiers wants {} there; free some first",
+                path.display(),
+                ByteSize(free_bytes),
+                ByteSize(bytes)
+            );
+            Err(Error::new(ErrorKind::OutOfSpace, text))
+        })
+    }
+
     /// What `DATABASE` and the file map are to say.
     fn changed_home(&self, new: Vec<TierSpec>, tiers: &[Arc<Tier>]) -> Result<(Home, MapState)> {
-        let map = self.map.lock();
         let old: Vec<_> = self.tiers.iter().map(|tier| tier.spec().clone()).collect();
-        let state = translated(map.state(), &old, tiers)?;
+        let (state, next) = {
+            let map = self.map.lock();
+            (translated(map.state(), &old, tiers)?, map.next())
+        };
         let room_bytes = FileMap::begun_bytes(&state) + ENDING_BYTES;
-        require_room(&**tiers[0].driver(), &tiers[0].spec().path, room_bytes)?;
-        require_room(&*self.home_driver, &self.home, ENDING_BYTES)?;
+        self.require_room(&**tiers[0].driver(), &tiers[0].spec().path, room_bytes)?;
+        self.require_room(&*self.home_driver, &self.home, ENDING_BYTES)?;
         let mut closed = self.closed_extents.clone();
-        let number = state.reserved.max(map.next()).0;
+        let number = state.reserved.max(next).0;
         closed.insert(FileKind::Map.extension().to_owned(), Extent { number, bytes: 0 });
         let generation = self.generation.load(Relaxed) + 1;
         let left = old.into_iter().find(|spec| is_gone(spec, &new));
         let home = Home { tiers: new, left, ..self.home_as(generation, closed, self.region()) };
         Ok((home, state))
     }
-}
-
-/// From `CHANGING` on nothing opens the database without what ends the change, so its room is asked
-/// for before.
-fn require_room(driver: &dyn Driver, path: &Path, bytes: u64) -> Result<()> {
-    let Some(space) = driver.space().ok().filter(|space| space.free_bytes < bytes) else {
-        return Ok(());
-    };
-    let text = format!(
-        "{} has {} free, and a change of the tiers wants {} there; free some first",
-        path.display(),
-        ByteSize(space.free_bytes),
-        ByteSize(bytes)
-    );
-    Err(Error::new(ErrorKind::OutOfSpace, text))
 }
 
 /// No tier of `list` lies where that of `spec` does.
