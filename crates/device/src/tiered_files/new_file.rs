@@ -141,12 +141,21 @@ impl TieredFiles {
     }
 
     /// Has copies on tier 0 leave for a file that finds no room. False where there are none, or
-    /// where it would find none without them either.
+    /// where it would find none without them either; true also where others have made room since:
+    /// the cache evicts while it is asked.
     fn copies_leave(&self, context: FileContext, expected_bytes: u64, asked: &[TierIndex]) -> bool {
         if context.kind.keeping() == Keeping::Cache {
             return false;
         }
         let is_copy = |kind: FileKind| kind.keeping() == Keeping::Cache;
+        let has_room = || {
+            let mut tiers = self.with_state(|state| self.tier_states(state));
+            asked.iter().for_each(|tier| tiers[tier.position()].is_refused = true);
+            self.placement.place(context, expected_bytes, &tiers).is_some()
+        };
+        if has_room() {
+            return true;
+        }
         let (mut tiers, copies_bytes) = self.with_state(|state| {
             let copies = state.values().filter(|entry| is_copy(entry.kind));
             let mut bytes: u64 = copies.map(Entry::bytes).sum();
@@ -165,7 +174,7 @@ impl TieredFiles {
         };
         let capacity_bytes = u128::from(tiers[0].capacity_bytes);
         let usable_bytes = capacity_bytes * u128::from(WATERMARK_PERCENT) / 100;
-        copies.leave(wanted_bytes.saturating_sub(usable_bytes as u64))
+        copies.leave(wanted_bytes.saturating_sub(usable_bytes as u64)) || has_room()
     }
 
     /// Copies that an earlier opening left and that no cache has taken over, with their bytes: all

@@ -1,10 +1,10 @@
 //! The life of files in one namespace: numbers, kinds, accounts, leftovers, shared handles.
 
 use crate::support::*;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use thermocline_device::{
-    Buffer, Devices, Driver, ErrorKind, FileContext, FileKind, MemoryDevices, Origin, ReadAt,
-    TierIndex, TieredFiles, read_batch, read_joined, start_joined,
+    Buffer, Devices, Driver, ErrorKind, FileContext, FileKind, GivesWay, MemoryDevices, Origin,
+    ReadAt, TierIndex, TieredFiles, read_batch, read_joined, start_joined,
 };
 use thermocline_foundation::{ByteSize, FileNumber};
 
@@ -89,6 +89,36 @@ fn a_cache_that_is_not_open_goes_before_a_file_finds_no_room() {
     assert!(below.tier() == TierIndex(1) && files.has_file(number), "there is room elsewhere");
     let above = files.create_file(TABLE, bytes).unwrap();
     assert!(above.tier() == TierIndex(0) && !files.has_file(number));
+    let error = files.create_file(TABLE, bytes).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+}
+
+/// A cache that evicts its only file before it is asked to give way, and has nothing left to give.
+#[derive(Debug)]
+struct Overtaken {
+    files: Weak<TieredFiles>,
+    number: FileNumber,
+}
+
+impl GivesWay for Overtaken {
+    fn leave(&self, _bytes: u64) -> bool {
+        self.files.upgrade().unwrap().delete_files(&[self.number]).unwrap();
+        false
+    }
+}
+
+#[test]
+fn a_file_finds_room_that_a_cache_has_left_while_it_was_asked() {
+    let devices = MemoryDevices::new();
+    let files = Arc::new(create(&devices, 2).unwrap());
+    let context = FileContext { kind: FileKind::BlockCache, origin: Origin::CacheFill };
+    let number = files.create_file(context, 8192).unwrap().number();
+    let cache = Arc::new(Overtaken { files: Arc::downgrade(&files), number });
+    files.set_giving_way(Arc::downgrade(&cache) as _);
+    let fast = &files.usage()[0];
+    let bytes = fast.capacity_bytes * 95 / 100 - fast.used_bytes + 4096;
+    assert_eq!(files.create_file(TABLE, bytes).unwrap().tier(), TierIndex(1));
+    assert_eq!(files.create_file(TABLE, bytes).unwrap().tier(), TierIndex(0));
     let error = files.create_file(TABLE, bytes).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
 }
