@@ -440,6 +440,11 @@ bugs! {
     /// Leak · a file of the block cache that leaves is not deleted · reads until the cache is full,
     /// counting files.
     CacheFileLeaked,
+    /// A lock left out · copies leave for a table without the lock of the block cache's upkeep: a
+    /// file that is begun meanwhile is on no list, or one that is gone is on it still · a table that
+    /// finds no room beside reads that fill the cache. Only schedules of threads show it
+    /// (`crates/engine/tests/schedules/copies.rs`).
+    CopiesLeaveUnlocked,
     /// Logs lack room · the block cache counts what other files of the tier have, and not what
     /// logs, journals and the next flush may come to · reads until the cache is full, then writes.
     CacheTakesLogRoom,

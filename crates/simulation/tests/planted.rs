@@ -14,7 +14,7 @@ use thermocline_simulation::planted::{
 
 /// Bugs that one thread cannot show. Schedules of several find them (`cargo xtask schedules`), and
 /// a test there says so.
-const FOUND_BY_SCHEDULES: [Planted; 9] = [
+const FOUND_BY_SCHEDULES: [Planted; 10] = [
     Planted::SyncCountsLaterWrites,
     Planted::IngestEndsBeforeDepartures,
     Planted::HoleInLogSkipped,
@@ -24,6 +24,7 @@ const FOUND_BY_SCHEDULES: [Planted; 9] = [
     Planted::InsertAfterFreeze,
     Planted::ChecksMissFlyingGroups,
     Planted::WaitingTakenAfterIndex,
+    Planted::CopiesLeaveUnlocked,
 ];
 
 /// Bugs that short scripts show and histories of a few dozen steps do not; `tests/slots.rs` does.
