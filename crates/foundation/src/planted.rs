@@ -441,8 +441,8 @@ bugs! {
     /// counting files.
     CacheFileLeaked,
     /// A lock left out · copies leave for a table without the lock of the block cache's upkeep: a
-    /// file that is begun meanwhile is on no list, or one that is gone is on it still · a table that
-    /// finds no room beside reads that fill the cache. Only schedules of threads show it
+    /// file that is begun meanwhile is on no list, or one that is gone is on it still · a table
+    /// that finds no room beside reads that fill the cache. Only schedules of threads show it
     /// (`crates/engine/tests/schedules/copies.rs`).
     CopiesLeaveUnlocked,
     /// Logs lack room · the block cache counts what other files of the tier have, and not what
