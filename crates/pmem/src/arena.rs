@@ -296,6 +296,16 @@ fn group_length(medium: &Medium, at: u64, end: u64) -> Option<usize> {
     (at + bytes <= end).then_some(bytes as usize)
 }
 
+/// What lies at `at` may be a group. Whether it is one is known with the number of its arena.
+pub fn may_be_group(medium: &Medium, at: u64) -> bool {
+    let [first, durable, count] = [8, 16, 24].map(|word| medium.load(at + word));
+    let last = first.checked_add(count);
+    group_length(medium, at, medium.bytes()).is_some()
+        && durable < first
+        && (1..=u64::from(u32::MAX)).contains(&count)
+        && last.is_some_and(|last| last <= Sequence::MAX.0)
+}
+
 /// The group in `bytes`, which were read at `at` of the arena `owner`.
 pub fn decode(bytes: &[u8], owner: &Owner, at: u64) -> Option<Group> {
     let (payload_bytes, header) = fields(bytes).ok()?;

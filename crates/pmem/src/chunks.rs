@@ -15,9 +15,8 @@
 //! 4. An arena needs chunks in a row. The first chunks can be left to arenas
 //!    ([`Chunks::leave_to_arenas`]): all else is a chunk each, and goes behind them.
 //! 5. Free neighbours are one run in memory; their headers join when they are given out.
-//! 6. Zeros are the header of a chunk that was never used, so no group lies behind them. A header
-//!    that is lost is damage there, or else acknowledged records would be taken for free room. What
-//!    the index has in a chunk without a header its scan misses.
+//! 6. Zeros are the header of a chunk that was never used. What lies behind them has lost its
+//!    header: what the index has there its scan misses, for a memtable see `region.rs`.
 //!
 //! Threads: any; one lock.
 
@@ -34,10 +33,6 @@ use thermocline_foundation::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a copy of a header that have a meaning.
 pub const HEADER_BYTES: usize = 32;
-/// Words of the first group of an arena that are not zero, from the start of its chunk on: checksum
-/// and length, first sequence, records.
-const GROUP_WORDS_AT: [u64; 3] =
-    [CHUNK_HEADER_BYTES, CHUNK_HEADER_BYTES + 8, CHUNK_HEADER_BYTES + 24];
 
 /// What a run of chunks holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,15 +139,15 @@ impl Chunks {
         medium: Arc<Medium>,
         owner: Owner,
         geometry: Geometry,
-    ) -> Result<(Self, Vec<Extent>)> {
-        let runs = runs(&medium, &owner, &geometry)?;
+        runs: Vec<Extent>,
+    ) -> (Self, Vec<Extent>) {
         let (of_arenas, of_changes) = (AtomicU64::new(0), AtomicU64::new(0));
         let chunks =
             Self { medium, owner, geometry, free: Mutex::default(), of_arenas, of_changes };
         let (free, used): (Vec<_>, Vec<_>) =
             runs.into_iter().partition(|run| run.header.kind == ChunkKind::Free);
         free.iter().for_each(|run| chunks.release_run(run));
-        Ok((chunks, used))
+        (chunks, used)
     }
 
     /// Bytes of a chunk.
@@ -296,10 +291,6 @@ pub fn runs(medium: &Medium, owner: &Owner, geometry: &Geometry) -> Result<Vec<E
         let header = twin::newest(places(at), copy, |found| u64::from(found.generation));
         let header = header
             .ok_or_else(|| damaged(at, "no copy of the header of a chunk matches its checksum"))?;
-        let has_word = |word| medium.load(at + word) != 0;
-        if header == ChunkHeader::ZERO && GROUP_WORDS_AT.into_iter().all(has_word) {
-            return Err(damaged(at, "a memtable has lost the header of its first chunk"));
-        }
         let count = u64::from(header.chunks);
         if count == 0 || count > geometry.chunks() - index {
             return Err(damaged(at, "a run of chunks is longer than the region"));

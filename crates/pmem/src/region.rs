@@ -9,16 +9,23 @@
 //! ```
 //! 1. A region without an identity was never finished, and is refused like any other file.
 //! 2. Nothing is written before the identity was found to be right.
+//! 3. A group behind a chunk's header of zeros has lost it. That is damage, or else acknowledged
+//!    records would be taken for free room. Objects and lines of tables there are the index's,
+//!    whose scan finds out; where the first line behind the header is lost with it, sequences that
+//!    are missing tell.
 //!
 //! Threads: opening and closing are of one thread; the parts have rules of their own.
 
-use crate::arena::Arena;
-use crate::chunks::{self, ChunkKind, Chunks, Extent};
+use crate::arena::{self, Arena};
+use crate::chunks::{self, ChunkHeader, ChunkKind, Chunks, Extent};
 use crate::identity::{Circumstances, Expected, RegionIdentity};
 use crate::layout::{
-    APPLIED_AT, CHUNK_HEADER_BYTES, IDENTITY_AT, JOURNAL_AT, LINE_BYTES, Owner, ROOT_AT,
+    APPLIED_AT, CHUNK_HEADER_BYTES, Geometry, IDENTITY_AT, JOURNAL_AT, LINE_BYTES, Owner, ROOT_AT,
+    damaged,
 };
+use crate::object;
 use crate::persist::Medium;
+use crate::register::TableLine;
 use crate::run;
 use crate::tree::root::Root;
 use std::sync::Arc;
@@ -146,14 +153,15 @@ impl Region {
 
     /// Numbers of the arenas of a region that was [checked](Self::checked). Changes nothing.
     pub fn arenas_of(medium: &Medium, found: &RegionIdentity) -> Result<Vec<FileNumber>> {
-        let runs = chunks::runs(medium, &found.owner(), &found.geometry)?;
+        let runs = runs(medium, &found.owner(), &found.geometry)?;
         let arenas = runs.into_iter().filter(|run| run.header.kind == ChunkKind::Arena);
         Ok(arenas.map(|run| FileNumber(run.header.owner)).collect())
     }
 
     fn with(medium: Medium, identity: RegionIdentity) -> Result<OpenedRegion> {
         let (medium, owner) = (Arc::new(medium), identity.owner());
-        let (chunks, used) = Chunks::open(Arc::clone(&medium), owner, identity.geometry)?;
+        let runs = runs(&medium, &owner, &identity.geometry)?;
+        let (chunks, used) = Chunks::open(Arc::clone(&medium), owner, identity.geometry, runs);
         let chunks = Arc::new(chunks);
         let is_arena = |extent: &Extent| extent.header.kind == ChunkKind::Arena;
         let (arenas, extents): (Vec<_>, Vec<_>) = used.into_iter().partition(is_arena);
@@ -205,4 +213,24 @@ impl Region {
         identity.write(&self.medium);
         self.medium.sync()
     }
+}
+
+/// All runs of chunks, free or in use, in order. Changes nothing.
+fn runs(medium: &Medium, owner: &Owner, geometry: &Geometry) -> Result<Vec<Extent>> {
+    let runs = chunks::runs(medium, owner, geometry)?;
+    let unused = runs.iter().filter(|run| run.header == ChunkHeader::ZERO);
+    for at in unused.map(|run| run.at) {
+        let first = at + CHUNK_HEADER_BYTES;
+        if arena::may_be_group(medium, first) && !is_of_index(medium, owner, first) {
+            return Err(damaged(at, "a memtable has lost the header of its first chunk"));
+        }
+    }
+    Ok(runs)
+}
+
+/// An object or the line of a table lies at `at`.
+fn is_of_index(medium: &Medium, owner: &Owner, at: u64) -> bool {
+    let mut line = [0; LINE_BYTES as usize];
+    medium.read(at, &mut line);
+    object::read(medium, owner, at).is_ok() || TableLine::decode(&line, owner, at).is_some()
 }

@@ -14,7 +14,7 @@ use super::TieredFiles;
 use super::devices::Devices;
 use super::home::{self, Home};
 use super::opening::{
-    LOCK_NAME, Parts, absolute, absolute_tiers, has_file, require_distinct, require_other,
+    LOCK_NAME, Parts, absolute, absolute_tiers, has_file, list, require_distinct, require_other,
 };
 use super::unfinished::{self, clear_with_lock, forget};
 use crate::driver::{DirectoryLock, Driver};
@@ -96,12 +96,20 @@ impl TieredFiles {
             let open_files = Arc::new(OpenFiles::new(devices.descriptor_limit(), false));
             make(home, home_path, &taken, (locks, open_files), texts, fill)
         });
-        made.and_then(|parts| Self::assemble_new(parts, placement)).inspect_err(|_| {
+        let undo = |error: Error| {
             let forget = |home: &Taken| forget(&*home.driver).is_ok();
             if sync_site("undo", || taken.first().is_none_or(forget)) {
                 sync_site("undo", || undo_all(devices, &taken));
             }
-        })
+            error
+        };
+        let parts = made.map_err(undo)?;
+        let listings = parts.tiers.iter().map(|tier| list(tier)).collect::<Result<Vec<_>>>();
+        match listings {
+            Ok(listings) => Ok(Self::assemble(parts, &listings, placement, false)),
+            // The parts have the locks until it is undone: another process finds all of it.
+            Err(error) => Err(undo(error)),
+        }
     }
 }
 

@@ -416,8 +416,8 @@ impl TieredFiles {
         })
     }
 
-    /// Deletes files, all or none; a caller that has one open can go on reading it. Then their room
-    /// is that of others, but for what cannot be deleted before the next opening.
+    /// Deletes files, all or none; a caller that has one open can go on reading it. Then others
+    /// may have their room, but for what cannot be deleted before the next opening.
     pub fn delete_files(&self, numbers: &[FileNumber]) -> Result<()> {
         self.require_writable()?;
         let numbers: BTreeSet<FileNumber> = numbers.iter().copied().collect();
@@ -483,17 +483,17 @@ impl TieredFiles {
     }
 
     /// Removes a file that the map does not have there, and that gives so many bytes back. What
-    /// cannot be removed now is at the next opening, and counts until then.
+    /// cannot be removed now is removed by the next opening, and counts until then.
     pub(crate) fn unlink(&self, number: FileNumber, kind: FileKind, tier: TierIndex, bytes: u64) {
         let tier = &self.tiers[tier.position()];
         match tier.driver().delete(&file_name(number, kind)) {
-            Ok(()) => {
-                self.leaving.end(number, tier.index());
-                tier.refusals().freed(bytes);
-            }
-            Err(error) => {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
                 let tier = tier.describe();
                 tracing::warn!(%error, %tier, "a deleted file stays until reopening");
+            }
+            _ => {
+                self.leaving.end(number, tier.index());
+                tier.refusals().freed(bytes);
             }
         }
     }

@@ -148,33 +148,47 @@ impl TieredFiles {
             return false;
         }
         let is_copy = |kind: FileKind| kind.keeping() == Keeping::Cache;
-        let has_room = || {
-            let mut tiers = self.with_state(|state| self.tier_states(state));
-            asked.iter().for_each(|tier| tiers[tier.position()].is_refused = true);
-            self.placement.place(context, expected_bytes, &tiers).is_some()
+        // The copies last: what is gone meanwhile is in the tiers' sums alone.
+        let look = || {
+            self.with_state(|state| {
+                let mut tiers = self.tier_states(state);
+                asked.iter().for_each(|tier| tiers[tier.position()].is_refused = true);
+                let copies = state.values().filter(|entry| is_copy(entry.kind));
+                let mut bytes: u64 = copies.map(Entry::bytes).sum();
+                // Another thread has some leave.
+                self.leaving.count(|tier, kind, of| {
+                    bytes += if is_copy(kind) && tier == TierIndex(0) { of } else { 0 };
+                });
+                (tiers, bytes)
+            })
         };
-        if has_room() {
+        let place = |tiers: &[TierState]| self.place(context, expected_bytes, tiers);
+        let (mut tiers, copies_bytes) = look();
+        if place(&tiers).is_some() {
             return true;
         }
-        let (mut tiers, copies_bytes) = self.with_state(|state| {
-            let copies = state.values().filter(|entry| is_copy(entry.kind));
-            let mut bytes: u64 = copies.map(Entry::bytes).sum();
-            // Another thread has some leave.
-            self.leaving.count(|_, kind, of| bytes += if is_copy(kind) { of } else { 0 });
-            (self.tier_states(state), bytes)
-        });
-        asked.iter().for_each(|tier| tiers[tier.position()].is_refused = true);
         let wanted_bytes = tiers[0].used_bytes.saturating_add(expected_bytes);
         tiers[0].remove(FileKind::BlockCache, copies_bytes);
-        if self.placement.place(context, expected_bytes, &tiers) != Some(TierIndex(0)) {
-            return false;
-        }
-        let Some(copies) = self.gives_way.get().and_then(Weak::upgrade) else {
-            return self.delete_left_copies();
+        let leave = || {
+            let Some(copies) = self.gives_way.get().and_then(Weak::upgrade) else {
+                return self.delete_left_copies();
+            };
+            let capacity_bytes = u128::from(tiers[0].capacity_bytes);
+            let usable_bytes = capacity_bytes * u128::from(WATERMARK_PERCENT) / 100;
+            copies.leave(wanted_bytes.saturating_sub(usable_bytes as u64))
         };
-        let capacity_bytes = u128::from(tiers[0].capacity_bytes);
-        let usable_bytes = capacity_bytes * u128::from(WATERMARK_PERCENT) / 100;
-        copies.leave(wanted_bytes.saturating_sub(usable_bytes as u64)) || has_room()
+        (place(&tiers) == Some(TierIndex(0)) && leave()) || place(&look().0).is_some()
+    }
+
+    /// The tier for a new file; none where the policy has none, or names one that is not there.
+    fn place(
+        &self,
+        context: FileContext,
+        expected_bytes: u64,
+        tiers: &[TierState],
+    ) -> Option<TierIndex> {
+        let placed = self.placement.place(context, expected_bytes, tiers);
+        placed.filter(|tier| tier.position() < tiers.len())
     }
 
     /// Copies that an earlier opening left and that no cache has taken over, with their bytes: all
@@ -217,10 +231,7 @@ impl TieredFiles {
         let mut state = self.state.lock();
         let mut tiers = self.tier_states(&state);
         asked.iter().for_each(|tier| tiers[tier.position()].is_refused = true);
-        let place = |tiers: &[TierState]| {
-            let placed = self.placement.place(context, expected_bytes, tiers);
-            placed.filter(|tier| tier.position() < tiers.len())
-        };
+        let place = |tiers: &[TierState]| self.place(context, expected_bytes, tiers);
         // A log that an opening begins with nothing is placed beyond the capacities, too: else a
         // database that is full could not be opened, not even to be read.
         let is_first_log = context.kind == FileKind::Log

@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::time::Duration;
 use thermocline_device::tiered_files::GivesWay;
 use thermocline_device::{
-    Devices, Error, ErrorKind, FileContext, FileKind, MemoryDevices, Origin, Result, TierIndex,
-    TieredFiles,
+    Devices, Error, ErrorKind, FileContext, FileInfo, FileKind, MemoryDevices, Origin, Placement,
+    Result, TierIndex, TierState, TieredFiles,
 };
 use thermocline_foundation::{ByteSize, FileNumber};
 
@@ -237,6 +237,43 @@ fn a_file_that_cannot_be_deleted_counts_until_an_opening_has_deleted_it() {
     let files = open(&devices).unwrap();
     assert_eq!(files.usage()[0].used_by_kind.get(&TABLE.kind), None);
     files.create_file(TABLE, LEN as u64).unwrap();
+}
+
+/// As where a user deletes copies of the cache by hand.
+#[test]
+fn a_file_that_is_gone_already_counts_no_more() {
+    let memory = MemoryDevices::new();
+    let files = create_small(&memory, 1);
+    let number = add(&files, TABLE, LEN).unwrap();
+    memory.home(&tier_path(0)).unwrap().delete(&format!("{number}.table")).unwrap();
+    files.delete_files(&[number]).unwrap();
+    assert_eq!(files.usage()[0].used_by_kind.get(&TABLE.kind), None);
+    files.create_file(TABLE, LEN as u64).unwrap();
+}
+
+/// A policy that names a tier which is not there.
+#[derive(Debug)]
+struct Nowhere;
+
+impl Placement for Nowhere {
+    fn name(&self) -> &'static str {
+        "nowhere"
+    }
+
+    fn place(&self, _: FileContext, _: u64, _: &[TierState]) -> Option<TierIndex> {
+        Some(TierIndex(200))
+    }
+
+    fn misplaced(&self, _: &[FileInfo], _: &[TierState]) -> Vec<(FileNumber, TierIndex)> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn a_file_for_a_tier_that_is_not_there_is_refused() {
+    let memory = MemoryDevices::new();
+    let files = TieredFiles::create(&memory, &home(), &specs(2), Arc::new(Nowhere)).unwrap();
+    assert!(is_full(files.create_file(TABLE, 10)));
 }
 
 #[test]

@@ -129,6 +129,27 @@ fn a_scan_that_ends_early_has_read_one_run_ahead_at_the_most() {
     assert_eq!(watched.in_flight.load(SeqCst), 0, "a cursor that ended has left reads behind");
 }
 
+#[test]
+fn of_many_scans_eight_have_their_next_run_read_before_it_is_wanted() {
+    let (watched, _) = watched(4000, 3000, &mut Random::new(9));
+    let standing: Vec<_> = (0..8)
+        .map(|_| {
+            let mut cursor = cursor_at_start(&watched.db, true);
+            (0..2500).for_each(|_| step(&mut cursor, true));
+            cursor
+        })
+        .collect();
+    // Devices say what they have after each request of a queue: so far of others.
+    let most = || {
+        watched.in_flight.store(0, SeqCst);
+        let (_, in_flight) = walk(&mut cursor_at_start(&watched.db, true), true, &watched);
+        in_flight.into_iter().max().unwrap()
+    };
+    assert_eq!(most(), 0, "bytes are read early for a ninth scan");
+    drop(standing);
+    assert!(most() > 0, "none is begun early any more");
+}
+
 /// What is overwritten while the next run is under way is not seen by the scan; after a lot of it
 /// the scan goes on as a merge of tables.
 #[test]

@@ -1,8 +1,9 @@
 //! The index against a map, under crashes, and with planted bugs.
 
 use super::support::{all_images, create, every_image, geometry, open};
+use crate::arena::may_be_group;
 use crate::chunks::{ChunkKind, runs};
-use crate::layout::Geometry;
+use crate::layout::{CHUNK_HEADER_BYTES, Geometry};
 use crate::node::{NODE_BYTES, VERSION_AT};
 use crate::object::{Entry, KEY_BYTES_MAX};
 use crate::region::OpenedRegion;
@@ -569,4 +570,32 @@ fn a_leaf_that_leads_back_keeps_no_walk_going_for_ever() {
         }
     }
     assert!(forth_errors > 0 && back_errors > 0, "{forth_errors} and {back_errors} are refused");
+}
+
+/// Objects that look like a memtable's first group: nothing but their checksums tells.
+#[test]
+fn a_chunk_of_the_index_without_its_header_is_not_taken_for_a_memtable() {
+    let opened = create(geometry(12));
+    let tree = tree_of(&opened).unwrap();
+    let entry = |number: u64| {
+        let (trailer, table) = ((1000 + number) << 8 | 1, FileNumber(1));
+        Entry { trailer, table, block_offset: 0, block_bytes: 4096 }
+    };
+    let record = |number: u64| ((number << 8).to_be_bytes().to_vec(), entry(number));
+    let records: Vec<_> = (1..40).map(record).collect();
+    tree.enter((FileNumber(1), 39), &records, true).unwrap();
+    let good = opened.region.medium().snapshot();
+    let (owner, geometry) = (opened.region.owner(), opened.region.identity().geometry);
+    let (mut kinds, mut alike) = (Vec::new(), 0);
+    for run in runs(opened.region.medium(), owner, &geometry).unwrap() {
+        let first = (run.at / 8) as usize;
+        let mut image = good.clone();
+        image[first..first + 16].fill(0);
+        let lost = open(&image).unwrap();
+        alike += u32::from(may_be_group(lost.region.medium(), run.at + CHUNK_HEADER_BYTES));
+        kinds.push(run.header.kind);
+    }
+    let index = [ChunkKind::Nodes, ChunkKind::Objects, ChunkKind::Register];
+    assert!(index.iter().all(|kind| kinds.contains(kind)), "{kinds:?}");
+    assert!(alike > 0, "no chunk looks like a memtable");
 }

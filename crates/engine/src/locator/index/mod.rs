@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use source::{KeyBounds, Walk};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use thermocline_foundation::sync::atomic::{AtomicU64, Ordering};
+use thermocline_foundation::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use thermocline_foundation::sync::{ArcSwap, Mutex};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_pmem::{Entry, TableLine, Tree};
@@ -101,6 +101,8 @@ pub(crate) struct TableIndex {
     removed: AtomicU64,
     /// Times that tombstones were taken out.
     removals: AtomicU64,
+    /// Runs of scans that were begun before they are wanted.
+    early_runs: AtomicUsize,
     /// Tables that were entered since the store was opened.
     entered_tables: AtomicU64,
     course: Course,

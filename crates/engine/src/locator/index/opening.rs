@@ -13,7 +13,7 @@ use crate::table_set::levels::Levels;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thermocline_foundation::FileNumber;
-use thermocline_foundation::sync::atomic::AtomicU64;
+use thermocline_foundation::sync::atomic::{AtomicU64, AtomicUsize};
 use thermocline_foundation::sync::{ArcSwap, Mutex};
 use thermocline_pmem::{TableLine, Tree};
 
@@ -67,6 +67,7 @@ impl TableIndex {
             rebuilt: rebuilt.unwrap_or(FileNumber(0)),
             removed: AtomicU64::new(0),
             removals: AtomicU64::new(0),
+            early_runs: AtomicUsize::new(0),
             entered_tables: AtomicU64::new(0),
             course: Course::default(),
         })

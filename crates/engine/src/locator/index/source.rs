@@ -15,7 +15,8 @@
 //!    change place. What names a table that went is looked up again.
 //! 5. Runs grow, as read-ahead does. Of a scan that has come far the next run's blocks are being
 //!    read while the records of this one are given out: one run, of which a device has
-//!    [`AHEAD_BYTES_MAX`] at the most. What is found wrong there is told when the scan comes to it.
+//!    [`AHEAD_BYTES_MAX`] at the most, and [`AHEAD_RUNS_MAX`] runs in a store: a cursor may stand
+//!    for long. What is found wrong there is told when the scan comes to it.
 
 use super::blocks::{Blocks, Named};
 use super::{TableIndex, Tables};
@@ -41,6 +42,8 @@ const RUN_BYTES_MAX: u64 = 1 << 20;
 const LONG_KEYS: usize = 1024;
 /// Bytes that are read for the next run while this one is given out.
 const AHEAD_BYTES_MAX: usize = 1 << 20;
+/// Runs of all scans of a store that are begun early at a time.
+const AHEAD_RUNS_MAX: usize = 8;
 /// Entries too new for the moment after which tables are merged instead.
 const TOO_NEW_MAX: usize = 256;
 
@@ -84,13 +87,34 @@ enum PlannedSource {
 struct NextRun {
     records: Vec<Planned>,
     blocks: Blocks,
+    /// Where it was begun early.
+    _early: Option<Early>,
+}
+
+/// One of the runs of a store that are begun early.
+#[derive(Debug)]
+struct Early(Arc<TableIndex>);
+
+impl Early {
+    /// None where there are as many as may be.
+    fn of(index: &Arc<TableIndex>) -> Option<Self> {
+        let more = |runs: usize| (runs < AHEAD_RUNS_MAX).then_some(runs + 1);
+        let counted = index.early_runs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        counted.is_ok().then(|| Self(Arc::clone(index)))
+    }
+}
+
+impl Drop for Early {
+    fn drop(&mut self) {
+        self.0.early_runs.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl NextRun {
     /// Its blocks are looked for in the cache, and none is read.
     fn of(records: Vec<Planned>) -> Result<Self> {
         let blocks = Blocks::of(records.iter().filter_map(|planned| Some(planned.wanted()?.1)))?;
-        Ok(Self { records, blocks })
+        Ok(Self { records, blocks, _early: None })
     }
 }
 
@@ -216,11 +240,14 @@ impl IndexCursor {
             let is_long = self.keys >= LONG_KEYS;
             self.keys += next.records.len();
             self.read(next)?;
-            if is_long && !self.is_stale {
+            if is_long
+                && !self.is_stale
+                && let Some(early) = Early::of(&self.index)
+            {
                 let begun = self.plan();
                 self.begun = Some(begun.map(|mut next| {
                     next.blocks.start(AHEAD_BYTES_MAX);
-                    next
+                    NextRun { _early: Some(early), ..next }
                 }));
             }
         }
@@ -263,7 +290,7 @@ impl IndexCursor {
 
     /// The records of `next` that the moment sees.
     fn read(&mut self, next: NextRun) -> Result<()> {
-        let NextRun { records, blocks } = next;
+        let NextRun { records, blocks, _early } = next;
         let wanted: Vec<_> = records.iter().filter_map(Planned::wanted).collect();
         let mut values = blocks.values(&wanted)?.into_iter();
         for Planned { key, source } in records {
