@@ -11,7 +11,7 @@
 //! 3. Background work makes way for writes of the log (`io_classes.rs`): its reads ahead wait until
 //!    they are wanted, and batches and streams go in turns.
 //!
-//! Threads: [`read_batch`] and [`sync_batch`] from any; a [`PendingRead`], [`PendingBatch`] or
+//! Threads: [`read_batch`] and [`sync_batch`] from any; a [`PendingRead`], `PendingBatch` or
 //! [`WriteStream`] belongs to one thread at a time.
 
 use crate::buffer::Buffer;
