@@ -140,9 +140,9 @@ impl TieredFiles {
         if error.kind() == ErrorKind::OutOfSpace { Ok(()) } else { Err(error.clone()) }
     }
 
-    /// Has copies on tier 0 leave for a file that finds no room. False where there are none, or
-    /// where it would find none without them either; true also where others have made room since:
-    /// the cache evicts while it is asked.
+    /// Has copies on tier 0 leave for a file that finds no room. True where the file may be tried
+    /// again: copies left, or others have made room since. False where it would find none without
+    /// any copies.
     fn copies_leave(&self, context: FileContext, expected_bytes: u64, asked: &[TierIndex]) -> bool {
         if context.kind.keeping() == Keeping::Cache {
             return false;

@@ -101,7 +101,7 @@ fn fill(db: &Db) -> [Arc<File>; 2] {
     [slow, fast]
 }
 
-/// What the cache says it has is what the namespace and the directory have.
+/// The cache, the namespace and the directory have the same copies.
 fn require_accounted(db: &Db, devices: &FragileDevices) {
     let cache = cache(db);
     let files = db.engine().shared().files.files().into_iter();
