@@ -140,14 +140,16 @@ fn a_dictionary_that_is_not_given_for_a_moment_is_not_damaged() {
             let inner = Arc::new(devices.clone());
             let hooked = HookedDevices::new(inner, Arc::new(|_: Call, _: &Path, _: &str| Ok(())));
             let failing = environment(Arc::new(hooked.never_giving(Arc::new(fails))));
-            let plan = failing.repair(Path::new(HOME), None, &mut |_| {}).unwrap_or_else(|error| {
+            let planned = failing.plan_repair(Path::new(HOME), None, &mut |_| {});
+            if let Err(error) = &planned {
                 assert_eq!(error.kind(), ErrorKind::Io, "read {at}: {error}");
                 ended += 1;
-                repair(&devices)
-            });
+            }
+            assert!(planned.is_err() || planned.unwrap().loses_nothing(), "read {at}");
+            let (is_last, plan) = (count.load(Relaxed) <= at, repair(&devices));
             assert!(plan.loses_nothing(), "read {at}: {plan:?}");
             assert!(compare(&devices, &model, &plan).is_empty(), "read {at}");
-            if count.load(Relaxed) <= at {
+            if is_last {
                 break;
             }
         }
